@@ -101,6 +101,28 @@ class SendFeedback(msgspec.Struct, frozen=True, tag=True):
     """As `wire.encode_feedback` makes it."""
 
 
+class Question(msgspec.Struct, frozen=True, tag=True):
+    """Trainer: ask a founder's node. Network: a newcomer asks this one, about its chain."""
+
+    id: int
+    """That the `Reply` repeats."""
+    body: bytes
+    address: str = ""
+    """Of the node, ending in its peer id; empty: it is asked here."""
+    invitation: bool = False
+    """Is the invitation wanted, and no answer of the chain?"""
+    seconds: float = 0.0
+
+
+class Reply(msgspec.Struct, frozen=True, tag=True):
+    """To a `Question`. Empty to a newcomer: a refusal."""
+
+    id: int
+    body: bytes = b""
+    failure: str = ""
+    """Why there is no answer of the node that was asked."""
+
+
 class NetworkReady(msgspec.Struct, frozen=True, tag="Ready"):  # the tag is in files of earlier versions too
     """Network: the daemon is up."""
 
@@ -152,8 +174,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-_OfTrainer = OpenRound | Publish | Fetch | SendFeedback
-_OfNetwork = Fetched | NetworkReady | ReceivedBody | ReceivedFeedback | Counted | Logged | Failed
+_OfTrainer = OpenRound | Publish | Fetch | SendFeedback | Question | Reply
+_OfNetwork = Question | Reply | Fetched | NetworkReady | ReceivedBody | ReceivedFeedback | Counted | Logged | Failed
 Message = _OfTrainer | _OfNetwork
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.chain.errors import ContractError, ForeignOwnerError, WrongChainError
+from codezero.chain.errors import ChainUnreachableError, ContractError, ForeignOwnerError, WrongChainError
 from codezero.chain.rounds import (
     MEMBERS_SECONDS,
     ROUND_SECONDS,
@@ -21,12 +21,14 @@ from codezero.chain.rounds import (
     StageManager,
 )
 from codezero.config import ChainConfig, NodeConfig
-from codezero.errors import ChainError, ConfigError, WalletError
+from codezero.errors import ChainError, ConfigError, UnreachableError, WalletError, translated
+from codezero.wiring.network import Asking, visitor
 
 if TYPE_CHECKING:
     from codezero.chain.contract import ContractCoordinator
-    from codezero.chain.provider import ChainClient
+    from codezero.chain.provider import Ask, ChainClient
     from codezero.chain.wallet import Wallet
+    from codezero.swarm.hivemind_swarm import HivemindSwarm
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +45,16 @@ def usual_recursion_limit() -> None:
 
 
 def build_chain(
-    config: ChainConfig, peer: str, folder: Path, stack: contextlib.ExitStack, members: Path | None = None
+    config: ChainConfig,
+    peer: str,
+    folder: Path,
+    stack: contextlib.ExitStack,
+    members: Path | None = None,
+    ask: "Ask | None" = None,
 ) -> ChainParts:
     """The chain that the config names, closed by `stack`. `members`: file to keep the registered peers in.
+
+    ask: through the node's own network, where the chain is another node's.
 
     Raises ConfigError, WalletError, ForeignOwnerError, and ChainError when the embedded chain does not start.
     """
@@ -57,7 +66,7 @@ def build_chain(
     from codezero.chain.market import ContractMarket
     from codezero.chain.outbox import ChainOutbox
 
-    coordinator = connect(config, open_wallet(config), stack)
+    coordinator = connect(config, open_wallet(config), stack, ask)
     usual_recursion_limit()
     try:
         coordinator.register(peer)
@@ -84,7 +93,9 @@ def build_chain(
     return ChainParts(coordinator, outbox, market)
 
 
-def connect(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) -> "ContractCoordinator":
+def connect(
+    config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack, ask: "Ask | None" = None
+) -> "ContractCoordinator":
     """The contract with an account that can pay; with the embedded chain, both are made when they are missing.
 
     Raises ConfigError, WalletError, ChainError.
@@ -92,7 +103,7 @@ def connect(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) 
     from codezero.chain.contract import ContractCoordinator, own_contracts
     from codezero.chain.sender import Sender
 
-    client = chain_access(config, wallet, stack)
+    client = chain_access(config, wallet, stack, ask)
     sender, contract = Sender(client, wallet), config.contract
     if config.kind == "embedded" and not contract:
         contract = own_contracts(Path(config.directory), client, sender).contract
@@ -101,11 +112,13 @@ def connect(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) 
     return coordinator
 
 
-def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) -> "ChainClient":
+def chain_access(
+    config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack, ask: "Ask | None" = None
+) -> "ChainClient":
     """The chain's endpoints; a poor account is filled where there is a faucet. Raises ConfigError and ChainError."""
     from codezero.chain.contract import fund
 
-    client = _client(config, stack)
+    client = _client(config, stack, ask)
     try:
         fund(client, wallet.address)
     except ChainError as error:
@@ -116,7 +129,19 @@ def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitSt
     return client
 
 
-def read_only(config: ChainConfig, stack: contextlib.ExitStack) -> "ContractCoordinator":
+def show_newcomers(parts: ChainParts, network: "HivemindSwarm") -> None:
+    """The founder's chain, through his node's port, where it is on this machine and nobody else's."""
+    from codezero.chain.bounded_http import is_loopback
+    from codezero.chain.contract import ContractCoordinator
+    from codezero.chain.gateway import ChainGateway
+
+    coordinator = parts.coordinator
+    if isinstance(coordinator, ContractCoordinator) and all(map(is_loopback, coordinator.client.urls)):
+        market = [parts.market.contract] if parts.market else []
+        network.serve(ChainGateway(coordinator.client.urls, [coordinator.contract, *market]).answer)
+
+
+def read_only(config: ChainConfig, stack: contextlib.ExitStack, ask: "Ask | None" = None) -> "ContractCoordinator":
     """The contract, for who only reads. Raises ConfigError and ChainError."""
     from codezero.chain.contract import ContractCoordinator, founded
 
@@ -126,13 +151,13 @@ def read_only(config: ChainConfig, stack: contextlib.ExitStack) -> "ContractCoor
     if config.kind == "embedded" and not directory.is_dir():
         raise ConfigError(f"{directory} holds no chain yet; run a node first, or set chain.directory")
     contract = founded(directory).contract if config.kind == "embedded" and not config.contract else config.contract
-    return ContractCoordinator(_client(config, stack), contract)
+    return ContractCoordinator(_client(config, stack, ask), contract)
 
 
-def _client(config: ChainConfig, stack: contextlib.ExitStack) -> "ChainClient":
+def _client(config: ChainConfig, stack: contextlib.ExitStack, ask: "Ask | None") -> "ChainClient":
     """The embedded chain stays while any node of this machine uses it, and is started anew when it dies."""
     from codezero.chain.devchain_process import DevChainHandle
-    from codezero.chain.provider import ChainClient
+    from codezero.chain.provider import ChainClient, is_node
 
     urls, chain_id = list(config.rpc_urls), config.chain_id
     if config.kind == "embedded":
@@ -140,7 +165,19 @@ def _client(config: ChainConfig, stack: contextlib.ExitStack) -> "ChainClient":
         stack.enter_context(chain)
         _repeat("keeping the embedded chain alive", chain.revive, KEEPING_SECONDS, stack)
         urls, chain_id = [chain.url], chain.chain_id
-    return ChainClient(urls, chain_id, plain_http=config.plain_http)
+    if ask is None and any(map(is_node, urls)):
+        ask = through(visitor(stack))
+    return ChainClient(urls, chain_id, plain_http=config.plain_http, ask=ask)
+
+
+def through(asking: Asking) -> "Ask":
+    """The chains of other nodes, asked through a network."""
+
+    def ask(address: str, body: bytes, seconds: float) -> bytes:
+        with translated(ChainUnreachableError, "the founder's node", UnreachableError):
+            return asking(address, body, seconds)
+
+    return ask
 
 
 def _repeat(

@@ -39,7 +39,15 @@ from codezero.swarm.network_status import ADDRESSES
 from codezero.system.signals import Stop, end_with_parent, leave
 from codezero.system.state import KnownRound
 from codezero.types import REHEARSAL, Metrics, Problem
-from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, usual_recursion_limit, with_login
+from codezero.wiring.chain import (
+    ChainParts,
+    build_chain,
+    is_ephemeral,
+    show_newcomers,
+    through,
+    usual_recursion_limit,
+    with_login,
+)
 from codezero.wiring.environment import build_environment, fitted
 from codezero.wiring.evaluator import build_canaries, build_evaluator
 from codezero.wiring.following import SwarmSource, begin_from_peer, share_versions
@@ -81,7 +89,7 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
         stack.callback(swarm.close)
         config = config if proposes else fit(config, overrides, folder.path)
         known_round = KnownRound()
-        chain = start_chain(config, identity.peer_id, folder, known_round, stack)
+        chain = start_chain(config, swarm, folder, known_round, stack)
         monitor = build_monitor(config, folder, swarm)
         monitor.busy("loading the libraries")
         if config.weights.follow and not proposes and isinstance(swarm, HivemindSwarm):
@@ -104,11 +112,12 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
 
 
 def start_chain(
-    config: NodeConfig, peer_id: str, folder: RunFolder, known_round: KnownRound, stack: ExitStack
+    config: NodeConfig, swarm: Swarm, folder: RunFolder, known_round: KnownRound, stack: ExitStack
 ) -> PartsLater:
     """The chain's part, made in a thread while the models load; who calls what is returned waits for it.
 
-    A swarm of one, whose chain is its own and asks nobody for a passphrase, trains before there is a chain.
+    A swarm of one, whose chain is its own and asks nobody for a passphrase, trains before there is a chain. The
+    founder's node shows newcomers its chain.
     """
     members = folder.path / MEMBERS if config.swarm.members == REGISTRY else None
     parts = stack.enter_context(ExitStack())
@@ -117,7 +126,11 @@ def start_chain(
         if config.chain.kind != "clock":
             importlib.import_module("codezero.chain.wallet")  # takes its time, in which somebody may log in
             usual_recursion_limit()  # problems of files are being read meanwhile
-        return build_chain(with_login(config).chain, peer_id, folder.path, parts, members)
+        ask = through(swarm.ask) if isinstance(swarm, HivemindSwarm) else None
+        built = build_chain(with_login(config).chain, swarm.peer_id, folder.path, parts, members, ask)
+        if config.swarm.invitation and isinstance(swarm, HivemindSwarm):
+            show_newcomers(built, swarm)
+        return built
 
     if config.chain.kind == "embedded" and config.swarm.kind == "local" and is_ephemeral(config.chain):
         late = LateChain(build, known_round)
@@ -255,7 +268,7 @@ def secrets_of(config: NodeConfig) -> Secrets:
     return known_secrets(
         variables=[chain.passphrase_variable, hub.token_variable],
         files=[chain.passphrase_file, chain.signer_token, hub.token_file, passphrase],
-        addresses=chain.rpc_urls,
+        addresses=[url for url in chain.rpc_urls if "://" in url],
     )
 
 
