@@ -1,4 +1,4 @@
-"""The founder's chain for newcomers, who reach it through his node's one port: JSON-RPC in, JSON-RPC out.
+"""What newcomers get through the one port of the founder's node: the invitation, and JSON-RPC with the chain beside it.
 
 A stranger may do what a node of the swarm has to: ask about the swarm's own contracts, and send them transactions. No
 code of his own runs on the founder's chain, so that no question takes long, and what the chain keeps grows slowly.
@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -15,10 +16,12 @@ import rlp
 from msgspec import Meta
 from rlp.exceptions import RLPException
 
-from codezero.chain.bounded_http import UNDECODABLE, post
+from codezero.chain.bounded_http import UNDECODABLE, is_loopback, post
 from codezero.chain.contract import FUND, METHOD_NOT_FOUND
 from codezero.chain.errors import ChainUnreachableError
+from codezero.chain.invitation import MAX_FILE
 from codezero.chain.provider import RESULTS
+from codezero.system.files import read_bounded
 
 SECONDS = 8.0
 MAX_ANSWER = 1 << 20
@@ -45,15 +48,19 @@ class Forwarded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChainGateway:
-    """urls: of the chain on this machine, tried in turn. contracts: the addresses that newcomers may speak with."""
+    """urls: of the chain, tried in turn; newcomers reach those on other machines themselves. contracts: the addresses
+    that newcomers may speak with. Raises OSError and ValueError for an invitation that cannot be read."""
 
-    def __init__(self, urls: Sequence[str], contracts: Sequence[str]) -> None:
-        self._urls, self._contracts = urls, {contract.lower() for contract in contracts}
+    def __init__(self, urls: Sequence[str], contracts: Sequence[str], invitation: Path) -> None:
+        self._urls, self._contracts = list(filter(is_loopback, urls)), {contract.lower() for contract in contracts}
+        self._invitation = read_bounded(invitation, MAX_FILE)
         self._writes: deque[float] = deque(maxlen=WRITES)
         self._lock = threading.Lock()
 
     def answer(self, body: bytes) -> bytes:
-        """For any thread. Raises nothing for what a newcomer sends."""
+        """The invitation for nothing, and for a question the chain's answer. For any thread; raises nothing."""
+        if not body:
+            return self._invitation
         try:
             request = msgspec.json.decode(body, type=Forwarded)
         except UNDECODABLE:
@@ -68,7 +75,7 @@ class ChainGateway:
             return _error(request.id, INVALID_PARAMS, "newcomers speak with the swarm's contracts alone")
         if request.method in (SEND, FUND) and not self._may_write():
             return _error(request.id, OVER_LIMIT, "newcomers send too many transactions; try again in a minute")
-        reason = ""
+        reason = "it is on no machine of his"
         for url in self._urls:
             try:
                 return post(url, msgspec.json.encode(request), SECONDS / len(self._urls), limit=MAX_ANSWER)[1]

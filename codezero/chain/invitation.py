@@ -118,12 +118,8 @@ def write_invitation(path: Path, invitation: Invitation) -> None:
 
 def read_invitation(path: Path) -> Invitation:
     """Checked against schema and signature. Raises InviteError, and ConfigError when there is no such file."""
-    try:
+    with translated(ConfigError, str(path), OSError), translated(InviteError, f"{path} is no invitation", ValueError):
         raw = read_bounded(path, MAX_FILE)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise InviteError(f"{path} is no invitation: {printable(str(error))}") from error
     return decode_invitation(raw, str(path))
 
 

@@ -3,7 +3,6 @@
 The text is `cz1`, the version, and base58 with a checksum of a few fields as msgpack: one word, easily copied.
 """
 
-import ipaddress
 import re
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,17 +12,13 @@ import msgspec
 from msgspec import Meta
 
 from codezero.chain.invitation import DIGEST, NAME, Invitation
-from codezero.errors import ConfigError, InviteError, translated
+from codezero.errors import ConfigError, InviteError
 
 PREFIX = "cz1"
 MAX_CODE, MAX_WAYS = 1024, 4
-"""Characters of a code, and addresses in it; two IPv4 addresses take about 130."""
-MEND = "name one like /ip4/HOST/tcp/PORT with swarm.announce"
-_WAY = re.compile(r"/(ip4|ip6|dns[46]?)/([0-9A-Za-z.:-]{1,128})/tcp/(\d{1,5})/p2p/([1-9A-HJ-NP-Za-km-z]{32,64})")
-_NAME = re.compile(r"dns[46]?/[0-9A-Za-z.-]{1,128}")
-
-_Port = Annotated[int, Meta(ge=1, le=65535)]
-_Host = Annotated[bytes, Meta(min_length=5, max_length=134)]
+"""Characters of a code, and addresses in it; with two IPv4 addresses it has about 165."""
+_HOST = r"(?:ip4|ip6|dns[46]?)/[0-9A-Za-z.:-]{1,128}"
+_WAY = re.compile(rf"/({_HOST})/tcp/(\d{{1,5}})/p2p/([1-9A-HJ-NP-Za-km-z]{{32,64}})")
 
 
 class _Fields(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -31,8 +26,11 @@ class _Fields(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     digest: Annotated[bytes, Meta(min_length=DIGEST, max_length=DIGEST)]
     peer: Annotated[bytes, Meta(min_length=34, max_length=38)]
     """The multihash that a peer id is."""
-    ways: Annotated[list[tuple[_Host, _Port]], Meta(min_length=1, max_length=MAX_WAYS)]
-    """An IP address as its bytes behind a zero; a name as text behind its protocol."""
+    ways: Annotated[
+        list[tuple[Annotated[str, Meta(pattern=rf"^{_HOST}\Z")], Annotated[int, Meta(ge=1, le=65535)]]],
+        Meta(min_length=1, max_length=MAX_WAYS),
+    ]
+    """Hosts, each behind its protocol, and ports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +46,11 @@ class JoinCode:
 
 def encode_code(invitation: Invitation) -> str:
     """Raises ConfigError for a founder whose addresses are all of another kind."""
-    with translated(ConfigError, "no address of the invitation fits a code", ValueError, LookupError, mend=MEND):
-        matches = [match.groups() for address in invitation.network.bootnodes if (match := _WAY.fullmatch(address))]
-        peer = matches[0][3]
-        ways = [(_packed(kind, host), int(port)) for kind, host, port, of in matches if of == peer]
-        return _text(_Fields(invitation.network.name, invitation.digest, base58.b58decode(peer), ways[:MAX_WAYS]))
+    ways = [match.groups() for address in invitation.network.bootnodes if (match := _WAY.fullmatch(address))]
+    if not ways:
+        raise ConfigError("no address of the invitation is like /ip4/HOST/tcp/PORT; name one with swarm.announce")
+    peer, hosts = ways[0][2], [(host, int(port)) for host, port, of in ways if of == ways[0][2]]
+    return _text(_Fields(invitation.network.name, invitation.digest, base58.b58decode(peer), hosts[:MAX_WAYS]))
 
 
 def decode_code(text: str) -> JoinCode:
@@ -61,7 +59,6 @@ def decode_code(text: str) -> JoinCode:
         raise InviteError(f"this code is of a later version, {text[:3]}; update this node")
     try:
         fields = msgspec.msgpack.decode(base58.b58decode_check(text[len(PREFIX) : MAX_CODE]), type=_Fields)
-        hosts = [_shown(host) for host, _ in fields.ways]
         if _text(fields) != text:
             raise ValueError("not as it is written")
     except ValueError as error:  # msgspec raises nothing else
@@ -70,23 +67,8 @@ def decode_code(text: str) -> JoinCode:
             "again from what the founder's node prints"
         ) from error
     peer = base58.b58encode(fields.peer).decode()
-    addresses = [f"/{host}/tcp/{port}/p2p/{peer}" for host, (_, port) in zip(hosts, fields.ways, strict=True)]
-    return JoinCode(fields.name, fields.digest, addresses)
+    return JoinCode(fields.name, fields.digest, [f"/{host}/tcp/{port}/p2p/{peer}" for host, port in fields.ways])
 
 
 def _text(fields: _Fields) -> str:
     return PREFIX + base58.b58encode_check(msgspec.msgpack.encode(fields)).decode()
-
-
-def _packed(kind: str, host: str) -> bytes:
-    return b"\0" + ipaddress.ip_address(host).packed if kind in ("ip4", "ip6") else f"{kind}/{host}".encode()
-
-
-def _shown(host: bytes) -> str:
-    """Raises ValueError."""
-    if host[0] == 0:
-        address = ipaddress.ip_address(host[1:])
-        return f"ip{address.version}/{address}"
-    if not _NAME.fullmatch(text := host.decode("ascii")):
-        raise ValueError("no address")
-    return text

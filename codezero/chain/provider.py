@@ -20,7 +20,7 @@ from web3.types import RPCEndpoint, RPCResponse
 
 from codezero.chain.bounded_http import UNDECODABLE, check_url, post, shown
 from codezero.chain.errors import ChainUnreachableError, ContractError, RpcError, WrongChainError, refusal
-from codezero.errors import ChainError, ConfigError, translated
+from codezero.errors import ChainError, ConfigError, UnreachableError, translated
 from codezero.system.signals import backoff
 
 SECONDS = 10.0
@@ -37,7 +37,7 @@ Bytes = Annotated[str, Meta(pattern="^0x([0-9a-fA-F]{2})*$", max_length=2 * (64 
 Hash = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{64}$")]
 Address = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{40}$")]
 Ask = Callable[[str, bytes, float], bytes]
-"""(multiaddress of a node, JSON-RPC request, seconds) -> what its chain answers. Raises ChainUnreachableError."""
+"""(multiaddress of a node, JSON-RPC request, seconds) -> what its chain answers. Raises UnreachableError."""
 
 
 class _Block(msgspec.Struct, frozen=True, rename="camel"):
@@ -160,8 +160,11 @@ class BoundedProvider(JSONBaseProvider):
     def _exchange(self, url: str, method: str, params: Any, until: float) -> Any:
         id = next(self.request_counter)
         body = Web3.to_json({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode()
-        left = until - time.monotonic()
-        status, raw = (200, self._ask(url, body, left)) if self._ask and is_node(url) else post(url, body, left)
+        if self._ask and is_node(url):
+            with translated(ChainUnreachableError, "the founder's node", UnreachableError):
+                status, raw = 200, self._ask(url, body, until - time.monotonic())
+        else:
+            status, raw = post(url, body, until - time.monotonic())
         with_status = "" if status == 200 else f" with HTTP {status}"
         unknown = f"{shown(url)} answers{with_status} in a form that is not known here"
         with translated(ChainUnreachableError, unknown, *UNDECODABLE, reason=False):

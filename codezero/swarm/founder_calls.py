@@ -1,7 +1,7 @@
 """What newcomers ask of the founder's node on its one port: the invitation, and questions for its chain.
 
-Bytes in, bytes out: what a question says is for the trainer's process to judge, which keeps the chain. Whoever has a
-peer id may ask, as nobody is a member before; what that costs the founder is bounded for each peer and in all.
+Bytes in, bytes out: the trainer's process judges what they say. Whoever has a peer id may ask, as nobody is a member
+before; what that costs the founder is bounded for each peer and in all.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -10,27 +10,21 @@ peer id may ask, as nobody is a member before; what that costs the founder is bo
 import asyncio
 import contextlib
 import itertools
-import logging
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 from google.protobuf.wrappers_pb2 import BytesValue
 from hivemind.p2p import P2P, P2PContext, ServicerBase
 
 from codezero.errors import UnreachableError
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS, split_address
-from codezero.swarm.hivemind_transport import SERVE_SECONDS, call_peer
+from codezero.swarm.hivemind_transport import call_peer
 from codezero.swarm.identity import open_to_all
 from codezero.swarm.messages import Question, Reply
 from codezero.swarm.schema import WireRefusal
-from codezero.swarm.transport import within
 from codezero.swarm.trust import Limits, PeerTrust
-from codezero.system.files import read_bounded
 
-logger = logging.getLogger(__name__)
-
-MAX_INVITATION, MAX_QUESTION, MAX_ANSWER = 64 << 10, 320 << 10, 1 << 20
+MAX_QUESTION, MAX_ANSWER = 320 << 10, 1 << 20
 """Bytes. The largest question is a transaction in hexadecimal digits, the largest answer a page of events."""
 SECONDS = 10.0
 """For the chain's answer, from the question's arrival."""
@@ -41,39 +35,25 @@ ALL = Limits(requests_per_second=128, requests_burst=2048, bytes_per_second=2 <<
 
 
 class FounderServicer(ServicerBase):
-    """What newcomers may call. Its name and methods are part of the protocol. An empty answer is a refusal."""
+    """What newcomers may call. Its name and method are part of the protocol."""
 
-    def __init__(self, me: str, invitation: Path, send: Callable[[Question], None]) -> None:
+    def __init__(self, me: str, send: Callable[[Question], None]) -> None:
         """`send` brings a question to the trainer, whose replies go to `take`."""
-        self._me, self._invitation, self._send = me, invitation, send
+        self._me, self._send = me, send
         self._each, self._all = PeerTrust(open_to_all, limits=EACH), PeerTrust(open_to_all, limits=ALL)
         self._busy: Counter[str] = Counter()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._ids = itertools.count(1)
 
-    async def serve(self, daemon: P2P) -> None:
-        await within(SERVE_SECONDS, self.add_p2p_handlers(daemon))
-
-    async def rpc_invitation(self, request: BytesValue, context: P2PContext) -> BytesValue:
-        """The file as it is; who asks checks it."""
-        if not self._spend(str(context.remote_id), len(request.value) + MAX_INVITATION):
-            return BytesValue()
-        try:
-            return BytesValue(value=read_bounded(self._invitation, MAX_INVITATION))
-        except (OSError, ValueError) as error:
-            logger.warning("%s cannot be given to a newcomer: %s", self._invitation, error)
-            return BytesValue()
-
-    async def rpc_chain(self, request: BytesValue, context: P2PContext) -> BytesValue:
-        """A question for the founder's chain, and its answer."""
-        peer, question = str(context.remote_id), request.value
+    async def rpc_ask(self, request: BytesValue, context: P2PContext) -> BytesValue:
+        """Nothing asks for the invitation, all else the chain. Nothing answers who is refused."""
+        peer, question, answer = str(context.remote_id), request.value, b""
         if len(question) > MAX_QUESTION or self._busy[peer] >= WAITING_EACH or self._busy.total() >= WAITING:
             return BytesValue()
         if not self._spend(peer, len(question)):
             return BytesValue()
         self._busy[peer] += 1
-        answer = b""
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SECONDS), self._slots:
@@ -106,9 +86,7 @@ async def ask_founder(daemon: P2P, question: Question) -> Reply:
         peer, way = split_address(question.address)
         async with asyncio.timeout(question.seconds):
             await daemon._client.connect(peer, [way])  # at once where there is a connection
-            stub = FounderServicer.get_stub(daemon, peer)
-            method = stub.rpc_invitation if question.invitation else stub.rpc_chain
-            answer = await call_peer(method, question.body, question.seconds)
+            answer = await call_peer(FounderServicer.get_stub(daemon, peer).rpc_ask, question.body, question.seconds)
         if answer and len(answer) <= MAX_ANSWER:
             return Reply(question.id, answer)
         failure = f"more than {MAX_ANSWER} bytes" if answer else "nothing: it is not the founder's, or refuses for now"

@@ -102,23 +102,23 @@ class SendFeedback(msgspec.Struct, frozen=True, tag=True):
 
 
 class Question(msgspec.Struct, frozen=True, tag=True):
-    """Trainer: ask a founder's node. Network: a newcomer asks this one, about its chain."""
+    """Trainer: ask a founder's node. Network: a newcomer asks this one, about its chain, or for its invitation."""
 
     id: int
     """That the `Reply` repeats."""
     body: bytes
+    """Empty: for the invitation."""
     address: str = ""
     """Of the node, ending in its peer id; empty: it is asked here."""
-    invitation: bool = False
-    """Is the invitation wanted, and no answer of the chain?"""
     seconds: float = 0.0
 
 
 class Reply(msgspec.Struct, frozen=True, tag=True):
-    """To a `Question`. Empty to a newcomer: a refusal."""
+    """To a `Question`."""
 
     id: int
     body: bytes = b""
+    """Empty: a refusal."""
     failure: str = ""
     """Why there is no answer of the node that was asked."""
 

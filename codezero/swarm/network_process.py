@@ -137,7 +137,7 @@ class NetworkNode:
         from codezero.swarm.exchange import Exchange
         from codezero.swarm.founder_calls import FounderServicer
         from codezero.swarm.hivemind_dht import create_node
-        from codezero.swarm.hivemind_transport import HivemindTransport
+        from codezero.swarm.hivemind_transport import HivemindTransport, serve
         from codezero.swarm.network_monitor import NetworkMonitor, PeerStore
 
         settings = self._settings
@@ -158,9 +158,9 @@ class NetworkNode:
         monitor.load()
         await exchange.start()
         await monitor.serve()
-        founder = FounderServicer(node.peer_id.to_base58(), Path(settings.invitation), self.pipe.send)
+        founder = FounderServicer(node.peer_id.to_base58(), self.pipe.send)
         if settings.invitation:
-            await founder.serve(daemon)
+            await serve(founder, daemon)
         await peer_store.rejoin()
         addresses = await self._send_ready(daemon)
         try:

@@ -177,7 +177,7 @@ class NetworkProcess:
             self.check()
             raise SwarmError(reply.failure if reply else "the network process did not answer")
 
-    def ask(self, address: str, body: bytes, seconds: float, *, invitation: bool = False) -> bytes:
+    def ask(self, address: str, body: bytes, seconds: float) -> bytes:
         """What a founder's node answers; see `messages.Question`. For any thread. Raises UnreachableError."""
         end, id = time.monotonic() + seconds, next(self._questions)
         with self._changed:
@@ -186,7 +186,7 @@ class NetworkProcess:
             if pipe is None or left <= 0 or self._closing.is_set():
                 raise UnreachableError("the network process is not ready yet")
             self._replies[id] = None
-            pipe.send(messages.Question(id, body, address, invitation, left))
+            pipe.send(messages.Question(id, body, address, left))
             self._changed.wait_for(lambda: self._replies[id] or self._pipe is not pipe, left + CLOSE_SECONDS)
             reply = self._replies.pop(id)
         if not isinstance(reply, messages.Reply) or reply.failure:
@@ -194,7 +194,7 @@ class NetworkProcess:
         return reply.body
 
     def serve(self, answer: Callable[[bytes], bytes]) -> None:
-        """Answer newcomers' questions for the founder's chain with this, in threads of their own."""
+        """Answer what newcomers ask with this, in threads of their own."""
         with self._changed:
             self._serving = answer
             self._changed.notify_all()

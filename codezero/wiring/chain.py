@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.chain.errors import ChainUnreachableError, ContractError, ForeignOwnerError, WrongChainError
+from codezero.chain.errors import ContractError, ForeignOwnerError, WrongChainError
 from codezero.chain.rounds import (
     MEMBERS_SECONDS,
     ROUND_SECONDS,
@@ -21,8 +21,8 @@ from codezero.chain.rounds import (
     StageManager,
 )
 from codezero.config import ChainConfig, NodeConfig
-from codezero.errors import ChainError, ConfigError, UnreachableError, WalletError, translated
-from codezero.wiring.network import Asking, visitor
+from codezero.errors import ChainError, ConfigError, WalletError
+from codezero.wiring.network import visitor
 
 if TYPE_CHECKING:
     from codezero.chain.contract import ContractCoordinator
@@ -50,23 +50,35 @@ def build_chain(
     folder: Path,
     stack: contextlib.ExitStack,
     members: Path | None = None,
-    ask: "Ask | None" = None,
+    network: "HivemindSwarm | None" = None,
+    invitation: str = "",
 ) -> ChainParts:
     """The chain that the config names, closed by `stack`. `members`: file to keep the registered peers in.
 
-    ask: through the node's own network, where the chain is another node's.
+    network: the way to a chain that another node keeps. invitation: the file that newcomers get, and with it the way to
+    the chain of this machine; empty: they are told nothing. Coins for the account, and with the embedded chain its
+    contracts, are got when they are missing.
 
     Raises ConfigError, WalletError, ForeignOwnerError, and ChainError when the embedded chain does not start.
     """
     if config.kind == "clock":
         clock = ClockCoordinator(config.round_seconds)
         return ChainParts(clock, clock)
-    from codezero.chain.contract import founded
+    from codezero.chain.contract import ContractCoordinator, own_contracts
     from codezero.chain.devchain_process import Lock
+    from codezero.chain.gateway import ChainGateway
     from codezero.chain.market import ContractMarket
     from codezero.chain.outbox import ChainOutbox
+    from codezero.chain.sender import Sender
 
-    coordinator = connect(config, open_wallet(config), stack, ask)
+    wallet = open_wallet(config)
+    client = chain_access(config, wallet, stack, network.ask if network else None)
+    sender, contract, address = Sender(client, wallet), config.contract, config.market
+    if config.kind == "embedded" and not contract:
+        own = own_contracts(Path(config.directory), client, sender)
+        contract, address = own.contract, address or own.market
+    coordinator = ContractCoordinator(client, contract, sender)
+    stack.callback(coordinator.close)
     usual_recursion_limit()
     try:
         coordinator.register(peer)
@@ -77,8 +89,6 @@ def build_chain(
     except ChainError as error:
         logger.warning("this node is not registered yet, and will be when the chain answers: %s", error)
     path = folder / OUTBOX.format(chain=coordinator.client.chain_id, contract=coordinator.contract[2:10].lower())
-    own = config.kind == "embedded" and not config.contract
-    address = config.market or (founded(Path(config.directory)).market if own else None)
     market = ContractMarket(coordinator, address) if address else None
     submit_after, round_seconds = config.submit_after or None, config.round_seconds
     outbox = ChainOutbox(path, coordinator, peer, market=market, submit_after=submit_after, round_seconds=round_seconds)
@@ -90,26 +100,9 @@ def build_chain(
     _repeat("opening rounds", manager.tick, min(ROUND_SECONDS, config.round_seconds / 4), stack)
     if members is not None:
         _repeat("reading who is registered", Registry(coordinator, members, peer).tick, MEMBERS_SECONDS, stack)
+    if network is not None and invitation:
+        network.serve(ChainGateway(client.urls, [contract, *([address] if address else [])], Path(invitation)).answer)
     return ChainParts(coordinator, outbox, market)
-
-
-def connect(
-    config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack, ask: "Ask | None" = None
-) -> "ContractCoordinator":
-    """The contract with an account that can pay; with the embedded chain, both are made when they are missing.
-
-    Raises ConfigError, WalletError, ChainError.
-    """
-    from codezero.chain.contract import ContractCoordinator, own_contracts
-    from codezero.chain.sender import Sender
-
-    client = chain_access(config, wallet, stack, ask)
-    sender, contract = Sender(client, wallet), config.contract
-    if config.kind == "embedded" and not contract:
-        contract = own_contracts(Path(config.directory), client, sender).contract
-    coordinator = ContractCoordinator(client, contract, sender)
-    stack.callback(coordinator.close)
-    return coordinator
 
 
 def chain_access(
@@ -127,18 +120,6 @@ def chain_access(
         logger.warning("the account %s could not be looked at: %s", wallet.address, error)
         _repeat("looking at the account", partial(fund, client, wallet.address), FILLING_SECONDS, stack, once=True)
     return client
-
-
-def show_newcomers(parts: ChainParts, network: "HivemindSwarm") -> None:
-    """The founder's chain, through his node's port, where it is on this machine and nobody else's."""
-    from codezero.chain.bounded_http import is_loopback
-    from codezero.chain.contract import ContractCoordinator
-    from codezero.chain.gateway import ChainGateway
-
-    coordinator = parts.coordinator
-    if isinstance(coordinator, ContractCoordinator) and all(map(is_loopback, coordinator.client.urls)):
-        market = [parts.market.contract] if parts.market else []
-        network.serve(ChainGateway(coordinator.client.urls, [coordinator.contract, *market]).answer)
 
 
 def read_only(config: ChainConfig, stack: contextlib.ExitStack, ask: "Ask | None" = None) -> "ContractCoordinator":
@@ -166,18 +147,8 @@ def _client(config: ChainConfig, stack: contextlib.ExitStack, ask: "Ask | None")
         _repeat("keeping the embedded chain alive", chain.revive, KEEPING_SECONDS, stack)
         urls, chain_id = [chain.url], chain.chain_id
     if ask is None and any(map(is_node, urls)):
-        ask = through(visitor(stack))
+        ask = visitor(stack)
     return ChainClient(urls, chain_id, plain_http=config.plain_http, ask=ask)
-
-
-def through(asking: Asking) -> "Ask":
-    """The chains of other nodes, asked through a network."""
-
-    def ask(address: str, body: bytes, seconds: float) -> bytes:
-        with translated(ChainUnreachableError, "the founder's node", UnreachableError):
-            return asking(address, body, seconds)
-
-    return ask
 
 
 def _repeat(

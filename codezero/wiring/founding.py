@@ -30,6 +30,7 @@ from codezero.chain.invitation import (
 )
 from codezero.chain.join_code import decode_code, encode_code
 from codezero.chain.market import ContractMarket
+from codezero.chain.provider import Ask
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig
@@ -42,10 +43,10 @@ from codezero.swarm.network_status import outward_address, port_of
 from codezero.swarm.schema import DERIVED
 from codezero.swarm.schema import VERSION as PROTOCOL
 from codezero.system.files import write_new
-from codezero.wiring.chain import chain_access, open_wallet, read_only, through, with_login
+from codezero.wiring.chain import chain_access, open_wallet, read_only, with_login
 from codezero.wiring.environment import build_environment
 from codezero.wiring.hardware import source_of
-from codezero.wiring.network import Asking, visitor
+from codezero.wiring.network import visitor
 
 DEFAULT_NAME = "codezero"
 MOST_BOOTNODES = 16
@@ -119,7 +120,7 @@ def code_of(invitation: Invitation) -> str:
     return f"others join with this code, while the node runs{where}:\n  codezero swarm join {encode_code(invitation)}"
 
 
-def pulled(code: str, config: NodeConfig, stack: contextlib.ExitStack) -> tuple[Path, Asking | None]:
+def pulled(code: str, config: NodeConfig, stack: contextlib.ExitStack) -> tuple[Path, Ask | None]:
     """The file of the invitation that a code names, and who asked for it: nobody, where it came at an earlier start.
 
     Raises InviteError for what is no code, a founder who cannot be reached, and an answer that is not what it names.
@@ -133,7 +134,7 @@ def pulled(code: str, config: NodeConfig, stack: contextlib.ExitStack) -> tuple[
     while True:
         for address in wanted.addresses:
             try:
-                raw = ask(address, b"", (end - time.monotonic()) / len(wanted.addresses), invitation=True)
+                raw = ask(address, b"", (end - time.monotonic()) / len(wanted.addresses))
             except UnreachableError as error:
                 failures[address] = str(error)
                 continue
@@ -248,12 +249,10 @@ def judge_of(config: EvaluatorConfig) -> JudgePart:
     return JudgePart(config.model, weights_digest(source_of(config.model, "judge")) if local else "")
 
 
-def _check_chain(
-    invitation: Invitation, config: NodeConfig, stack: contextlib.ExitStack, ask: Asking | None
-) -> list[str]:
+def _check_chain(invitation: Invitation, config: NodeConfig, stack: contextlib.ExitStack, ask: Ask | None) -> list[str]:
     """Whose contract is it? Returns the ways in that it names; none while the chain does not answer."""
     contract, founder = invitation.chain.contract, invitation.founder
-    coordinator = read_only(_chain_of(invitation, config), stack, through(ask) if ask else None)
+    coordinator = read_only(_chain_of(invitation, config), stack, ask)
     try:
         if not coordinator.has_role("OWNER_ROLE", founder):
             raise InviteError(

@@ -2,9 +2,9 @@
 
 import dataclasses
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol
 
 from codezero.config import NodeConfig, SwarmConfig
 from codezero.environment import Environment
@@ -46,14 +46,11 @@ def build_swarm(
     return swarm
 
 
-class Asking(Protocol):
-    """`NetworkProcess.ask`: what the founder's node at an address answers. Raises UnreachableError."""
+def visitor(stack: ExitStack) -> Callable[[str, bytes, float], bytes]:
+    """`NetworkProcess.ask` for whoever runs no node, as a peer of the moment, until `stack` is closed.
 
-    def __call__(self, address: str, body: bytes, seconds: float, *, invitation: bool = False) -> bytes: ...
-
-
-def visitor(stack: ExitStack) -> Asking:
-    """Asks nodes for whoever runs none, as a peer of the moment, until `stack` is closed. Raises SwarmError."""
+    Raises SwarmError.
+    """
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="codezero-visitor-")))
     settings = network_settings(SwarmConfig(kind="local", identity=str(folder / "visitor.pem")))
     Identity.load_or_create(Path(settings.identity))

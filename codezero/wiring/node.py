@@ -39,15 +39,7 @@ from codezero.swarm.network_status import ADDRESSES
 from codezero.system.signals import Stop, end_with_parent, leave
 from codezero.system.state import KnownRound
 from codezero.types import REHEARSAL, Metrics, Problem
-from codezero.wiring.chain import (
-    ChainParts,
-    build_chain,
-    is_ephemeral,
-    show_newcomers,
-    through,
-    usual_recursion_limit,
-    with_login,
-)
+from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, usual_recursion_limit, with_login
 from codezero.wiring.environment import build_environment, fitted
 from codezero.wiring.evaluator import build_canaries, build_evaluator
 from codezero.wiring.following import SwarmSource, begin_from_peer, share_versions
@@ -116,8 +108,7 @@ def start_chain(
 ) -> PartsLater:
     """The chain's part, made in a thread while the models load; who calls what is returned waits for it.
 
-    A swarm of one, whose chain is its own and asks nobody for a passphrase, trains before there is a chain. The
-    founder's node shows newcomers its chain.
+    A swarm of one, whose chain is its own and asks nobody for a passphrase, trains before there is a chain.
     """
     members = folder.path / MEMBERS if config.swarm.members == REGISTRY else None
     parts = stack.enter_context(ExitStack())
@@ -126,11 +117,8 @@ def start_chain(
         if config.chain.kind != "clock":
             importlib.import_module("codezero.chain.wallet")  # takes its time, in which somebody may log in
             usual_recursion_limit()  # problems of files are being read meanwhile
-        ask = through(swarm.ask) if isinstance(swarm, HivemindSwarm) else None
-        built = build_chain(with_login(config).chain, swarm.peer_id, folder.path, parts, members, ask)
-        if config.swarm.invitation and isinstance(swarm, HivemindSwarm):
-            show_newcomers(built, swarm)
-        return built
+        network, chain = swarm if isinstance(swarm, HivemindSwarm) else None, with_login(config).chain
+        return build_chain(chain, swarm.peer_id, folder.path, parts, members, network, config.swarm.invitation)
 
     if config.chain.kind == "embedded" and config.swarm.kind == "local" and is_ephemeral(config.chain):
         late = LateChain(build, known_round)
