@@ -78,7 +78,7 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
         variables = [] if proposes else deal_cards(config)
         page = stack.enter_context(PageProcess(config, overrides)) if wanted(config) else None
         swarm = build_swarm(config, environment, identity, folder, stack)
-        stack.callback(swarm.close)
+        stack.callback(swarm.close)  # after the outbox, whose last points may go through it
         config = config if proposes else fit(config, overrides, folder.path)
         known_round = KnownRound()
         chain = start_chain(config, swarm, folder, known_round, stack)
