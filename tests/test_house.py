@@ -160,13 +160,13 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 
 BUDGETS = {
-    "files": 303,
-    "lines": 46_999,
-    "lines of code": 33_104,
+    "files": 306,
+    "lines": 47_498,
+    "lines of code": 33_459,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 82,
+    "modules with one importer": 84,
     "files over 300 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,

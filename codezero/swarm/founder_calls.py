@@ -20,7 +20,7 @@ from codezero.errors import UnreachableError
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS, split_address
 from codezero.swarm.hivemind_transport import call_peer
 from codezero.swarm.identity import open_to_all
-from codezero.swarm.messages import Question, Reply
+from codezero.swarm.messages import Question, Answered
 from codezero.swarm.schema import WireRefusal
 from codezero.swarm.trust import Limits, PeerTrust
 
@@ -62,7 +62,7 @@ class FounderServicer(ServicerBase):
             self._busy -= Counter([peer])  # which also forgets who has nothing left
         return BytesValue(value=answer if len(answer) <= MAX_ANSWER and self._spend(peer, len(answer), 0) else b"")
 
-    def take(self, reply: Reply) -> None:
+    def take(self, reply: Answered) -> None:
         """Of the trainer; one that comes too late is dropped."""
         if (waiting := self._asked.get(reply.id)) is not None and not waiting.done():
             waiting.set_result(reply.body)
@@ -80,7 +80,7 @@ class FounderServicer(ServicerBase):
         return self._each.spend(peer, requests, size) and self._all.spend(self._me, requests, size)
 
 
-async def ask_founder(daemon: P2P, question: Question) -> Reply:
+async def ask_founder(daemon: P2P, question: Question) -> Answered:
     """Dial a founder's node and ask it, within the question's seconds. Raises nothing for what the node does."""
     try:
         peer, way = split_address(question.address)
@@ -88,9 +88,9 @@ async def ask_founder(daemon: P2P, question: Question) -> Reply:
             await daemon._client.connect(peer, [way])  # at once where there is a connection
             answer = await call_peer(FounderServicer.get_stub(daemon, peer).rpc_ask, question.body, question.seconds)
         if answer and len(answer) <= MAX_ANSWER:
-            return Reply(question.id, answer)
+            return Answered(question.id, answer)
         failure = f"more than {MAX_ANSWER} bytes" if answer else "nothing: it is not the founder's, or refuses for now"
-        return Reply(question.id, failure=f"{question.address} answers with {failure}")
+        return Answered(question.id, failure=f"{question.address} answers with {failure}")
     except (UnreachableError, WireRefusal, *NETWORK_ERRORS, ValueError) as error:
         reason = " ".join(str(error).split())[:200] or "no answer in time"
-        return Reply(question.id, failure=f"{question.address} cannot be asked: {reason}")
+        return Answered(question.id, failure=f"{question.address} cannot be asked: {reason}")

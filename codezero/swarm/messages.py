@@ -105,7 +105,7 @@ class Question(msgspec.Struct, frozen=True, tag=True):
     """Trainer: ask a founder's node. Network: a newcomer asks this one, about its chain, or for its invitation."""
 
     id: int
-    """That the `Reply` repeats."""
+    """That the `Answered` repeats."""
     body: bytes
     """Empty: for the invitation."""
     address: str = ""
@@ -113,7 +113,7 @@ class Question(msgspec.Struct, frozen=True, tag=True):
     seconds: float = 0.0
 
 
-class Reply(msgspec.Struct, frozen=True, tag=True):
+class Answered(msgspec.Struct, frozen=True, tag=True):
     """To a `Question`."""
 
     id: int
@@ -174,8 +174,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-_OfTrainer = OpenRound | Publish | Fetch | SendFeedback | Question | Reply
-_OfNetwork = Question | Reply | Fetched | NetworkReady | ReceivedBody | ReceivedFeedback | Counted | Logged | Failed
+_OfTrainer = OpenRound | Publish | Fetch | SendFeedback | Question | Answered
+_OfNetwork = Question | Answered | Fetched | NetworkReady | ReceivedBody | ReceivedFeedback | Counted | Logged | Failed
 Message = _OfTrainer | _OfNetwork
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 

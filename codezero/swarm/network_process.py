@@ -202,7 +202,7 @@ class NetworkNode:
                         tasks.create_task(fetch(message))
                     case messages.Question() as message:
                         tasks.create_task(self._ask(daemon, message))
-                    case messages.Reply() as message:
+                    case messages.Answered() as message:
                         founder.take(message)
                     case unexpected:
                         raise TypeError(f"the trainer sent {type(unexpected).__name__}")

@@ -120,7 +120,7 @@ class NetworkProcess:
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._failure: str | None = None
-        self._replies: dict[int | str, messages.Reply | messages.Fetched | None] = {}
+        self._replies: dict[int | str, messages.Answered | messages.Fetched | None] = {}
         """To what waits, by a question's id or a file's path; None: there is none yet."""
         self._questions = itertools.count(1)
         self._serving: Callable[[bytes], bytes] | None = None
@@ -189,7 +189,7 @@ class NetworkProcess:
             pipe.send(messages.Question(id, body, address, left))
             self._changed.wait_for(lambda: self._replies[id] or self._pipe is not pipe, left + CLOSE_SECONDS)
             reply = self._replies.pop(id)
-        if not isinstance(reply, messages.Reply) or reply.failure:
+        if not isinstance(reply, messages.Answered) or reply.failure:
             raise UnreachableError(reply.failure if reply else "the network process did not answer")
         return reply.body
 
@@ -256,7 +256,7 @@ class NetworkProcess:
                     self.bodies.append(message)
                 case messages.ReceivedFeedback():
                     self.feedback.append(message)
-                case messages.Fetched(path=key) | messages.Reply(id=key):
+                case messages.Fetched(path=key) | messages.Answered(id=key):
                     self._replies.update({key: message} if key in self._replies else {})
                 case messages.Question():
                     threading.Thread(target=self._answer, args=(self._pipe, message), daemon=True).start()
@@ -280,4 +280,4 @@ class NetworkProcess:
         with self._changed:
             self._changed.wait_for(lambda: self._serving or self._closing.is_set(), ANSWER_SECONDS)
             serving = self._serving
-        asker.send(messages.Reply(question.id, serving(question.body) if serving else b""))
+        asker.send(messages.Answered(question.id, serving(question.body) if serving else b""))

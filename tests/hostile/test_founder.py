@@ -16,7 +16,7 @@ from builders.swarm import fast_identity, free_port
 
 from codezero.config import SwarmConfig
 from codezero.swarm.identity import Identity
-from codezero.swarm.messages import Question, Reply
+from codezero.swarm.messages import Question, Answered
 from codezero.swarm.trust import Limits
 
 pytestmark = [
@@ -52,14 +52,14 @@ def founder_of(daemon: Any, trainer: Callable[[bytes], bytes | None]) -> Any:
 
     def send(question: Question) -> None:
         if (answer := trainer(question.body)) is not None:
-            asyncio.get_running_loop().call_soon(servicer.take, Reply(question.id, answer))
+            asyncio.get_running_loop().call_soon(servicer.take, Answered(question.id, answer))
 
     servicer = FounderServicer(daemon.peer_id.to_base58(), send)
     return servicer
 
 
 def test_a_founder_who_sends_junk_or_too_much_or_nothing_costs_one_line(tmp_path: Path) -> None:
-    async def meet() -> dict[bytes, Reply]:
+    async def meet() -> dict[bytes, Answered]:
         from google.protobuf.wrappers_pb2 import BytesValue
         from hivemind.p2p import P2PContext, ServicerBase
 
@@ -85,7 +85,7 @@ def test_a_founder_who_sends_junk_or_too_much_or_nothing_costs_one_line(tmp_path
             way = await address_of(hostile)
             numbers = itertools.count()
 
-            async def ask(body: bytes, address: str = way) -> Reply:
+            async def ask(body: bytes, address: str = way) -> Answered:
                 return await ask_founder(newcomer, Question(next(numbers), body, address, seconds=3.0))
 
             replies = {body: await ask(body) for body in (b"huge", b"above", b"slow", b"fails", b"")}
@@ -165,10 +165,10 @@ def test_any_number_of_peer_ids_has_one_allowance_together(monkeypatch: pytest.M
 
 
 def test_a_founder_who_comes_back_is_asked_again(tmp_path: Path) -> None:
-    async def meet() -> list[Reply]:
+    async def meet() -> list[Answered]:
         from codezero.swarm.founder_calls import ask_founder
 
-        replies: list[Reply] = []
+        replies: list[Answered] = []
         port = free_port()
         async with daemons(tmp_path, "newcomer") as (newcomer,):
             for _ in range(2):
