@@ -20,7 +20,7 @@ from codezero.errors import UnreachableError
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS, split_address
 from codezero.swarm.hivemind_transport import call_peer
 from codezero.swarm.identity import open_to_all
-from codezero.swarm.messages import Question, Answered
+from codezero.swarm.messages import Answered, Question
 from codezero.swarm.schema import WireRefusal
 from codezero.swarm.trust import Limits, PeerTrust
 

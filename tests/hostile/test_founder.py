@@ -16,7 +16,7 @@ from builders.swarm import fast_identity, free_port
 
 from codezero.config import SwarmConfig
 from codezero.swarm.identity import Identity
-from codezero.swarm.messages import Question, Answered
+from codezero.swarm.messages import Answered, Question
 from codezero.swarm.trust import Limits
 
 pytestmark = [

@@ -66,8 +66,8 @@ def test_a_node_does_all_that_it_has_to_through_the_gateway(
 
 def test_no_code_of_a_newcomers_own_runs_here(swarm: Swarm, gateway: ChainGateway, tmp_path: Path) -> None:
     wallet = KeystoreWallet.ephemeral(tmp_path / "wallet.json")
-    for to in (None, "0x" + 40 * "9"):
-        raw = wallet.sign_transaction(transaction_fields(swarm.chain_id, 0, to, b"\x60" * 99, 10**7, 10**10, 1))
+    for to, gas in ((None, 10**6), ("0x" + 40 * "9", 10**6), (swarm.contract, 10**7)):
+        raw = wallet.sign_transaction(transaction_fields(swarm.chain_id, 0, to, b"\x60" * 99, gas, 10**10, 1))
         assert ask(gateway, "eth_sendRawTransaction", [f"0x{raw.hex()}"])["error"]["code"] == -32602
     foreign = {"to": "0x" + 40 * "9", "data": "0x"}
     for method, params in (
