@@ -19,8 +19,8 @@ EPILOG = """examples:
   codezero run --fresh run.name=mine    begin `mine` anew; what it was is kept beside it
   codezero run --fork mine solver.learning_rate=1e-4    try something else from where `mine` is
   codezero swarm up --nodes 3           three nodes on this machine that learn from each other
-  codezero swarm create --p2p-port 38331    found a swarm and write swarm.toml, the invitation to it
-  codezero swarm join swarm.toml        join it
+  codezero swarm create --p2p-port 38331    found a swarm; it prints the code to join it with
+  codezero swarm join CODE              join it
   codezero dashboard runs/NAME          look at a run that has ended, in the browser
   codezero run model=qwen               real models from the Hugging Face Hub; model.solver=DIR for your own
   codezero run --supervise              start it again whenever it dies; see docs/unattended.md

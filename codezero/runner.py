@@ -89,7 +89,6 @@ class Iterating:
             logger.info(FAILED, exc_info=True)  # to the log file; whoever called shows it to people
             raise
         finally:
-            self.swarm.close()
             self.monitor.close(reason)
         return reason
 

@@ -40,8 +40,8 @@ WITHOUT_CALLS = (
     "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "contract.md", "docker.md", "logs.md", "wire-format.md",
 )  # fmt: skip
 QUOTED = [block.text.strip() for block in blocks(NAMES["troubleshooting.md"]) if block.language == "text"]
-TOOLS = {"cp", "git", "if", "mkdir", "mv", "rm", "scp", "ssh", "tar", ".venv/bin/hf", "TORCH_BACKEND=cu130"}
-PORTS = ("38331", "38332", "8545", "3000")
+TOOLS = {"cp", "git", "if", "mkdir", "mv", "rm", "scp", "tar", ".venv/bin/hf", "TORCH_BACKEND=cu130"}
+PORTS = ("38331", "38332", "3000")
 SMALL = [
     "run.max_iterations=1",
     "evaluator.canaries=80",

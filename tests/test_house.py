@@ -160,13 +160,13 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 
 BUDGETS = {
-    "files": 309,
-    "lines": 47_895,
-    "lines of code": 33_735,
+    "files": 312,
+    "lines": 48_398,
+    "lines of code": 34_093,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 84,
+    "modules with one importer": 86,
     "files over 300 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,

@@ -80,22 +80,23 @@ def check_url(url: str, name: str, *, plain_http: bool = False) -> str:
         raise ConfigError(f"{name} holds no http or https address; give one like http://127.0.0.1:8545") from None
     if parts.username is not None or parts.password is not None:
         raise ConfigError(f"{name} must hold no password; it would end up in logs")
-    if parts.scheme == "http" and not plain_http and not _is_loopback(parts.hostname):
+    if parts.scheme == "http" and not plain_http and not is_loopback(url):
         raise ConfigError(f"{name}: {parts.hostname} is another machine; use https, or allow plain http to it")
     return url
 
 
-def _is_loopback(host: str) -> bool:
-    """This machine, by a name or number that no name server decides."""
+def is_loopback(url: str) -> bool:
+    """Of this machine, by a name or number that no name server decides."""
     with contextlib.suppress(ValueError):
+        host = urlsplit(url).hostname or ""
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     return False
 
 
 def shown(url: str) -> str:
-    """The part of an address that logs may show: path and query can hold an API key."""
+    """The part of an address that logs may show: path and query can hold an API key, and a multiaddress has neither."""
     parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
+    return f"{parts.scheme}://{parts.netloc}" if parts.scheme else url
 
 
 def header_token(raw: bytes) -> str | None:

@@ -1,5 +1,6 @@
 """The invitation, `swarm.toml`: all that a stranger needs to join a swarm, every field signed by who founded it."""
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,12 +18,15 @@ from codezero.system.files import read_bounded
 
 VERSION = 1
 MAX_FILE = 64 << 10
+DIGEST = 16
+"""Bytes of a digest, so that a code stays short: nobody finds a second invitation with the same."""
 PREFIX = "codezero invitation\n"
 """Before what is signed, so that no other message of the founder's account is an invitation."""
 
 # No field holds what a shell, a template or a resolver reads: quotes, backslashes, `$`, `{` and `}`.
 BOOTNODE = r"^/[A-Za-z0-9._:/%-]{1,180}/p2p/[1-9A-HJ-NP-Za-km-z]{32,64}$"
 """A multiaddress that ends in a peer id; for the contract's list too."""
+NAME = r"^[A-Za-z0-9_.-]{1,64}$"
 Address = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}$")]
 Url = Annotated[str, Meta(pattern=r"^https?://[A-Za-z0-9._~:/?#\[\]@!&()*+,;=%-]+$", max_length=256)]
 Multiaddress = Annotated[str, Meta(pattern=BOOTNODE, max_length=256)]
@@ -44,7 +48,7 @@ class ChainPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 class NetworkPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How its nodes meet, and what they learn."""
 
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+    name: Annotated[str, Meta(pattern=NAME)]
     protocol: Annotated[int, Meta(ge=1, le=2**31)]
     """Version of the wire format."""
     bootnodes: Annotated[list[Multiaddress], Meta(max_length=64)]
@@ -74,6 +78,11 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def message(self) -> str:
         """What the founder signs (EIP-191): every other field, in order, as JSON without spaces."""
         return PREFIX + msgspec.json.encode(msgspec.structs.replace(self, signature=""), order="sorted").decode()
+
+    @property
+    def digest(self) -> bytes:
+        """[DIGEST] bytes, of all that is signed."""
+        return hashlib.sha256(self.message.encode()).digest()[:DIGEST]
 
 
 def signed(invitation: Invitation, sign: Callable[[str], bytes]) -> Invitation:
@@ -109,11 +118,18 @@ def write_invitation(path: Path, invitation: Invitation) -> None:
 
 def read_invitation(path: Path) -> Invitation:
     """Checked against schema and signature. Raises InviteError, and ConfigError when there is no such file."""
+    with translated(ConfigError, str(path), OSError), translated(InviteError, f"{path} is no invitation", ValueError):
+        raw = read_bounded(path, MAX_FILE)
+    return decode_invitation(raw, str(path))
+
+
+def decode_invitation(raw: bytes, origin: str) -> Invitation:
+    """Of a file's bytes, checked against schema and signature; `origin` is what is named. Raises InviteError."""
     try:
-        invitation = msgspec.toml.decode(read_bounded(path, MAX_FILE), type=Invitation)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
+        if len(raw) > MAX_FILE:
+            raise ValueError(f"more than {MAX_FILE} bytes")
+        invitation = msgspec.toml.decode(raw, type=Invitation)
     except (ValueError, RecursionError) as error:
-        raise InviteError(f"{path} is no invitation: {printable(str(error))}") from error
+        raise InviteError(f"{origin} is no invitation: {printable(str(error))}") from error
     check_signature(invitation)
     return invitation

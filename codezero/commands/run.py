@@ -42,7 +42,7 @@ BOOTNODE = "bootnode"
 def add(commands: Commands) -> None:
     node = {**PORTS, "--fresh": flag(FRESH), "--fork": value(str, "RUN", FORK), **SUPERVISED}
     commands.add("run", run, "run a node: attempt problems, judge, learn, propose, share", node, json="")
-    service = "write problems for a swarm and attempt none: `swarm join FILE role=proposer` too"
+    service = "write problems for a swarm and attempt none: `swarm join CODE role=proposer` too"
     commands.add("propose", propose, service, node, json="")
     swarm = commands.group("swarm", "run a swarm of several nodes")
     nodes = value(int, "N", "how many, 1 to 64 (default 2)", default=2)
@@ -52,7 +52,7 @@ def add(commands: Commands) -> None:
     create = {"--out": out, "--no-run": flag("only write the invitation; `swarm join` runs the node")}
     founding = "found a swarm: deploy its contract, write an invitation, and run its first node"
     swarm.add("create", swarm_create, founding, {**create, **PORTS, **SUPERVISED}, json="")  # it ends in join
-    invitation = {"file": value(Path, "FILE", "what `swarm create` wrote")}
+    invitation = {"place": value(str, "CODE|FILE", "what `swarm create` printed, or the file that it wrote")}
     swarm.add("join", swarm_join, "check an invitation and run a node of its swarm", {**invitation, **node}, json="")
     light = "run a light node that only shows others the way into the swarm; prints its addresses"
     swarm.add("bootnode", swarm_bootnode, light, P2P_PORT, json="")
@@ -102,9 +102,11 @@ def swarm_create(options: argparse.Namespace) -> int:
     from codezero.wiring.founding import create_swarm
 
     with contextlib.ExitStack() as chain:
-        for line in create_swarm(config, options.out, chain):
-            print(line, flush=True)
-        options.file, options.fresh, options.fork = options.out, False, None
+        contract, invitation, code = create_swarm(config, options.out, chain)
+        print(
+            contract, invitation, *([code] if options.no_run else []), sep="\n", flush=True
+        )  # else the node prints it
+        options.place, options.fresh, options.fork = str(options.out), False, None
         return DONE if options.no_run else swarm_join(options)
 
 
@@ -112,7 +114,7 @@ def swarm_join(options: argparse.Namespace) -> int:
     config = composed(options, "network=peer")
     from codezero.wiring.founding import joined
 
-    options.overrides = [*joined(options.file, config), *options.overrides]
+    options.overrides = [*joined(options.place, config), *options.overrides]
     return run(options)
 
 

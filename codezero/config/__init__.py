@@ -94,6 +94,8 @@ class SwarmConfig:
     """Pause between two looks for peers' announcements; up to eight times that, or 8, while nothing is new."""
     pull_groups: Annotated[int, Interval(ge=0, le=1024)] = 32
     """Most peers' groups pulled from one iteration to the next."""
+    invitation: str = ""
+    """Of the founder's node, set by `swarm create` and `swarm join`: the file that whoever comes with its code gets."""
 
 
 @dataclass(kw_only=True)
@@ -112,7 +114,7 @@ class ChainConfig:
     port: Annotated[int, Interval(ge=0, le=65535)] = 0
     """TCP port of the embedded chain; 0: the one it had last time, or any free one."""
     rpc_urls: list[str] = field(default_factory=list[str])
-    """Endpoints of the chain, tried in turn."""
+    """Endpoints of the chain, tried in turn; a multiaddress is a node that passes questions on to its own chain."""
     chain_id: Annotated[int, Interval(ge=0, le=2**53 - 1)] = 0
     """What the endpoints have to say it is; 0 for the embedded chain: whatever it is."""
     contract: str = ""

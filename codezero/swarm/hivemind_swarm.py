@@ -53,6 +53,7 @@ class HivemindSwarm(ProposalStore):
         super().__init__(Identity.load(Path(settings.identity)).peer_id)
         self.tokenizer_digest, self._environment = tokenizer_digest, environment
         self._network = NetworkProcess(settings, state)
+        self.ask, self.serve = self._network.ask, self._network.serve
         self._arrived: deque[RolloutGroup] = deque(maxlen=ARRIVED_GROUPS)
         self._posts = Newest[tuple[str, int], Post](WAITING_POSTS)
         """By author and round, so that nobody's many push out the others'."""

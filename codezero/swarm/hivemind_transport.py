@@ -32,8 +32,8 @@ WITNESSES = 3
 """Nodes that are asked for a record that was just stored, until one has it."""
 
 
-async def serve(servicer: ServicerBase, daemon: P2P, swarm: str) -> None:
-    """Begin to answer with the methods of `servicer`."""
+async def serve(servicer: ServicerBase, daemon: P2P, swarm: str | None = None) -> None:
+    """Begin to answer with the methods of `servicer`, to whoever names the swarm; None: to all."""
     await within(SERVE_SECONDS, servicer.add_p2p_handlers(daemon, namespace=swarm))
 
 

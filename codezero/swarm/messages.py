@@ -101,6 +101,28 @@ class SendFeedback(msgspec.Struct, frozen=True, tag=True):
     """As `wire.encode_feedback` makes it."""
 
 
+class Question(msgspec.Struct, frozen=True, tag=True):
+    """Trainer: ask a founder's node. Network: a newcomer asks this one, about its chain, or for its invitation."""
+
+    id: int
+    """That the `Answered` repeats."""
+    body: bytes
+    """Empty: for the invitation."""
+    address: str = ""
+    """Of the node, ending in its peer id; empty: it is asked here."""
+    seconds: float = 0.0
+
+
+class Answered(msgspec.Struct, frozen=True, tag=True):
+    """To a `Question`."""
+
+    id: int
+    body: bytes = b""
+    """Empty: a refusal."""
+    failure: str = ""
+    """Why there is no answer of the node that was asked."""
+
+
 class NetworkReady(msgspec.Struct, frozen=True, tag="Ready"):  # the tag is in files of earlier versions too
     """Network: the daemon is up."""
 
@@ -152,8 +174,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-_OfTrainer = OpenRound | Publish | Fetch | SendFeedback
-_OfNetwork = Fetched | NetworkReady | ReceivedBody | ReceivedFeedback | Counted | Logged | Failed
+_OfTrainer = OpenRound | Publish | Fetch | SendFeedback | Question | Answered
+_OfNetwork = Question | Answered | Fetched | NetworkReady | ReceivedBody | ReceivedFeedback | Counted | Logged | Failed
 Message = _OfTrainer | _OfNetwork
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hivemind.p2p import P2P
 
     from codezero.swarm.exchange import Exchange
+    from codezero.swarm.founder_calls import FounderServicer
     from codezero.swarm.network_monitor import PeerStore
 
 REJOIN_SECONDS = 5.0
@@ -116,14 +117,27 @@ class NetworkNode:
 
         daemon = await start_daemon(self._settings)
         try:
-            await self._serve(daemon)
+            await (self._visit(daemon) if self._settings.kind == "local" else self._serve(daemon))
         finally:
             await _end(daemon)
 
+    async def _visit(self, daemon: "P2P") -> None:
+        """Of no swarm: only ask nodes."""
+        await self._send_ready(daemon)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_raise_when_dead(daemon))
+            while True:
+                match await self._messages.get():
+                    case messages.Question() as message:
+                        tasks.create_task(self._ask(daemon, message))
+                    case unexpected:
+                        raise TypeError(f"a visitor was sent {type(unexpected).__name__}")
+
     async def _serve(self, daemon: "P2P") -> None:
         from codezero.swarm.exchange import Exchange
+        from codezero.swarm.founder_calls import FounderServicer
         from codezero.swarm.hivemind_dht import create_node
-        from codezero.swarm.hivemind_transport import HivemindTransport
+        from codezero.swarm.hivemind_transport import HivemindTransport, serve
         from codezero.swarm.network_monitor import NetworkMonitor, PeerStore
 
         settings = self._settings
@@ -144,11 +158,14 @@ class NetworkNode:
         monitor.load()
         await exchange.start()
         await monitor.serve()
+        founder = FounderServicer(node.peer_id.to_base58(), self.pipe.send)
+        if settings.invitation:
+            await serve(founder, daemon)
         await peer_store.rejoin()
         addresses = await self._send_ready(daemon)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._receive(exchange))
+                tasks.create_task(self._receive(daemon, exchange, founder))
                 tasks.create_task(self._poll(exchange, peer_store))
                 tasks.create_task(_rejoin(peer_store))
                 tasks.create_task(_raise_when_dead(daemon))
@@ -163,7 +180,12 @@ class NetworkNode:
         self.pipe.send(messages.NetworkReady(addresses=addresses, daemon=daemon._child.pid, sockets=sockets))
         return addresses
 
-    async def _receive(self, exchange: "Exchange") -> None:
+    async def _ask(self, daemon: "P2P", question: messages.Question) -> None:
+        from codezero.swarm.founder_calls import ask_founder
+
+        self.pipe.send(await ask_founder(daemon, question))
+
+    async def _receive(self, daemon: "P2P", exchange: "Exchange", founder: "FounderServicer") -> None:
         async def fetch(message: messages.Fetch) -> None:
             self.pipe.send(await exchange.puller.fetch(message))
 
@@ -178,6 +200,10 @@ class NetworkNode:
                         exchange.send_feedback(message)
                     case messages.Fetch() as message:
                         tasks.create_task(fetch(message))
+                    case messages.Question() as message:
+                        tasks.create_task(self._ask(daemon, message))
+                    case messages.Answered() as message:
+                        founder.take(message)
                     case unexpected:
                         raise TypeError(f"the trainer sent {type(unexpected).__name__}")
 

@@ -5,6 +5,7 @@ An identity belongs to one living node; a daemon that a dead one left is ended, 
 
 import atexit
 import contextlib
+import itertools
 import logging
 import os
 import signal
@@ -13,13 +14,14 @@ import sys
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from codezero.config import SwarmConfig
-from codezero.errors import IdentityError, SwarmError
+from codezero.errors import IdentityError, SwarmError, UnreachableError
 from codezero.swarm import messages
 from codezero.swarm.messages import Message, MessagePipe, NetworkReady
 from codezero.swarm.network_status import port_of, replace_file
@@ -34,6 +36,8 @@ STABLE_SECONDS = 60.0
 """A process that lived this long restarts without a longer pause."""
 CLOSE_SECONDS = 6.0
 """For the process to end in good order; it is killed then."""
+ANSWER_SECONDS = 8.0
+"""That a newcomer waits for a chain that is being started."""
 UNSENT_MESSAGES = 8
 """Own bodies that wait for a process; the oldest are dropped."""
 WAITING_BODIES = 64
@@ -116,8 +120,10 @@ class NetworkProcess:
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._failure: str | None = None
-        self._fetched: dict[str, str | None] = {}
-        """By path that is waited for why it could not be fetched; empty: it was; None: not known yet."""
+        self._replies: dict[int | str, messages.Answered | messages.Fetched | None] = {}
+        """To what waits, by a question's id or a file's path; None: there is none yet."""
+        self._questions = itertools.count(1)
+        self._serving: Callable[[bytes], bytes] | None = None
         self._pipe: MessagePipe | None = None
         self._ready: NetworkReady | None = None
         self._thread = threading.Thread(target=self._supervise, name="swarm-supervisor", daemon=True)
@@ -158,18 +164,40 @@ class NetworkProcess:
         """Wait until the file is there. Raises SwarmError."""
         self.check()
         with self._changed:
-            self._fetched[request.path] = None
+            self._replies[request.path] = None
             self.send(request)
             try:
                 self._changed.wait_for(
-                    lambda: self._fetched[request.path] is not None or self._failure or self._closing.is_set(),
+                    lambda: self._replies[request.path] or self._failure or self._closing.is_set(),
                     request.seconds + CLOSE_SECONDS,
                 )
             finally:
-                failure = self._fetched.pop(request.path)
-        if failure != "":
+                reply = self._replies.pop(request.path)
+        if reply is None or reply.failure:
             self.check()
-            raise SwarmError(failure or "the network process did not answer")
+            raise SwarmError(reply.failure if reply else "the network process did not answer")
+
+    def ask(self, address: str, body: bytes, seconds: float) -> bytes:
+        """What a founder's node answers; see `messages.Question`. For any thread. Raises UnreachableError."""
+        end, id = time.monotonic() + seconds, next(self._questions)
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._closing.is_set(), seconds)
+            pipe, left = self._pipe, end - time.monotonic()
+            if pipe is None or left <= 0 or self._closing.is_set():
+                raise UnreachableError("the network process is not ready yet")
+            self._replies[id] = None
+            pipe.send(messages.Question(id, body, address, left))
+            self._changed.wait_for(lambda: self._replies[id] or self._pipe is not pipe, left + CLOSE_SECONDS)
+            reply = self._replies.pop(id)
+        if not isinstance(reply, messages.Answered) or reply.failure:
+            raise UnreachableError(reply.failure if reply else "the network process did not answer")
+        return reply.body
+
+    def serve(self, answer: Callable[[bytes], bytes]) -> None:
+        """Answer what newcomers ask with this, in threads of their own."""
+        with self._changed:
+            self._serving = answer
+            self._changed.notify_all()
 
     def close(self) -> None:
         """End the process and wait for it. May be called again."""
@@ -228,9 +256,10 @@ class NetworkProcess:
                     self.bodies.append(message)
                 case messages.ReceivedFeedback():
                     self.feedback.append(message)
-                case messages.Fetched(path=path, failure=failure):
-                    if path in self._fetched:
-                        self._fetched[path] = failure
+                case messages.Fetched(path=key) | messages.Answered(id=key):
+                    self._replies.update({key: message} if key in self._replies else {})
+                case messages.Question():
+                    threading.Thread(target=self._answer, args=(self._pipe, message), daemon=True).start()
                 case messages.Counted(counts=counts, neighbours=neighbours):
                     self.counts.update(counts)
                     self.neighbours = neighbours
@@ -245,3 +274,10 @@ class NetworkProcess:
                 case _:
                     logger.warning("the network process sent %s", type(message).__name__)
             self._changed.notify_all()
+
+    def _answer(self, asker: MessagePipe, question: messages.Question) -> None:
+        """In a thread: the process asks a few at a time. To the process that asked, as each begins to count anew."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._serving or self._closing.is_set(), ANSWER_SECONDS)
+            serving = self._serving
+        asker.send(messages.Answered(question.id, serving(question.body) if serving else b""))

@@ -22,11 +22,13 @@ from codezero.chain.rounds import (
 )
 from codezero.config import ChainConfig, NodeConfig
 from codezero.errors import ChainError, ConfigError, WalletError
+from codezero.wiring.network import visitor
 
 if TYPE_CHECKING:
     from codezero.chain.contract import ContractCoordinator
-    from codezero.chain.provider import ChainClient
+    from codezero.chain.provider import Ask, ChainClient
     from codezero.chain.wallet import Wallet
+    from codezero.swarm.hivemind_swarm import HivemindSwarm
 
 logger = logging.getLogger(__name__)
 
@@ -43,21 +45,40 @@ def usual_recursion_limit() -> None:
 
 
 def build_chain(
-    config: ChainConfig, peer: str, folder: Path, stack: contextlib.ExitStack, members: Path | None = None
+    config: ChainConfig,
+    peer: str,
+    folder: Path,
+    stack: contextlib.ExitStack,
+    members: Path | None = None,
+    network: "HivemindSwarm | None" = None,
+    invitation: str = "",
 ) -> ChainParts:
     """The chain that the config names, closed by `stack`. `members`: file to keep the registered peers in.
+
+    network: the way to a chain that another node keeps. invitation: the file that newcomers get, and with it the way to
+    the chain of this machine; empty: they are told nothing. Coins for the account, and with the embedded chain its
+    contracts, are got when they are missing.
 
     Raises ConfigError, WalletError, ForeignOwnerError, and ChainError when the embedded chain does not start.
     """
     if config.kind == "clock":
         clock = ClockCoordinator(config.round_seconds)
         return ChainParts(clock, clock)
-    from codezero.chain.contract import founded
+    from codezero.chain.contract import ContractCoordinator, own_contracts
     from codezero.chain.devchain_process import Lock
+    from codezero.chain.gateway import ChainGateway
     from codezero.chain.market import ContractMarket
     from codezero.chain.outbox import ChainOutbox
+    from codezero.chain.sender import Sender
 
-    coordinator = connect(config, open_wallet(config), stack)
+    wallet = open_wallet(config)
+    client = chain_access(config, wallet, stack, network.ask if network else None)
+    sender, contract, address = Sender(client, wallet), config.contract, config.market
+    if config.kind == "embedded" and not contract:
+        own = own_contracts(Path(config.directory), client, sender)
+        contract, address = own.contract, address or own.market
+    coordinator = ContractCoordinator(client, contract, sender)
+    stack.callback(coordinator.close)
     usual_recursion_limit()
     try:
         coordinator.register(peer)
@@ -68,8 +89,6 @@ def build_chain(
     except ChainError as error:
         logger.warning("this node is not registered yet, and will be when the chain answers: %s", error)
     path = folder / OUTBOX.format(chain=coordinator.client.chain_id, contract=coordinator.contract[2:10].lower())
-    own = config.kind == "embedded" and not config.contract
-    address = config.market or (founded(Path(config.directory)).market if own else None)
     market = ContractMarket(coordinator, address) if address else None
     submit_after, round_seconds = config.submit_after or None, config.round_seconds
     outbox = ChainOutbox(path, coordinator, peer, market=market, submit_after=submit_after, round_seconds=round_seconds)
@@ -81,31 +100,18 @@ def build_chain(
     _repeat("opening rounds", manager.tick, min(ROUND_SECONDS, config.round_seconds / 4), stack)
     if members is not None:
         _repeat("reading who is registered", Registry(coordinator, members, peer).tick, MEMBERS_SECONDS, stack)
+    if network is not None and invitation:
+        network.serve(ChainGateway(client.urls, [contract, *([address] if address else [])], Path(invitation)).answer)
     return ChainParts(coordinator, outbox, market)
 
 
-def connect(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) -> "ContractCoordinator":
-    """The contract with an account that can pay; with the embedded chain, both are made when they are missing.
-
-    Raises ConfigError, WalletError, ChainError.
-    """
-    from codezero.chain.contract import ContractCoordinator, own_contracts
-    from codezero.chain.sender import Sender
-
-    client = chain_access(config, wallet, stack)
-    sender, contract = Sender(client, wallet), config.contract
-    if config.kind == "embedded" and not contract:
-        contract = own_contracts(Path(config.directory), client, sender).contract
-    coordinator = ContractCoordinator(client, contract, sender)
-    stack.callback(coordinator.close)
-    return coordinator
-
-
-def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack) -> "ChainClient":
+def chain_access(
+    config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitStack, ask: "Ask | None" = None
+) -> "ChainClient":
     """The chain's endpoints; a poor account is filled where there is a faucet. Raises ConfigError and ChainError."""
     from codezero.chain.contract import fund
 
-    client = _client(config, stack)
+    client = _client(config, stack, ask)
     try:
         fund(client, wallet.address)
     except ChainError as error:
@@ -116,7 +122,7 @@ def chain_access(config: ChainConfig, wallet: "Wallet", stack: contextlib.ExitSt
     return client
 
 
-def read_only(config: ChainConfig, stack: contextlib.ExitStack) -> "ContractCoordinator":
+def read_only(config: ChainConfig, stack: contextlib.ExitStack, ask: "Ask | None" = None) -> "ContractCoordinator":
     """The contract, for who only reads. Raises ConfigError and ChainError."""
     from codezero.chain.contract import ContractCoordinator, founded
 
@@ -126,13 +132,13 @@ def read_only(config: ChainConfig, stack: contextlib.ExitStack) -> "ContractCoor
     if config.kind == "embedded" and not directory.is_dir():
         raise ConfigError(f"{directory} holds no chain yet; run a node first, or set chain.directory")
     contract = founded(directory).contract if config.kind == "embedded" and not config.contract else config.contract
-    return ContractCoordinator(_client(config, stack), contract)
+    return ContractCoordinator(_client(config, stack, ask), contract)
 
 
-def _client(config: ChainConfig, stack: contextlib.ExitStack) -> "ChainClient":
+def _client(config: ChainConfig, stack: contextlib.ExitStack, ask: "Ask | None") -> "ChainClient":
     """The embedded chain stays while any node of this machine uses it, and is started anew when it dies."""
     from codezero.chain.devchain_process import DevChainHandle
-    from codezero.chain.provider import ChainClient
+    from codezero.chain.provider import ChainClient, is_node
 
     urls, chain_id = list(config.rpc_urls), config.chain_id
     if config.kind == "embedded":
@@ -140,7 +146,9 @@ def _client(config: ChainConfig, stack: contextlib.ExitStack) -> "ChainClient":
         stack.enter_context(chain)
         _repeat("keeping the embedded chain alive", chain.revive, KEEPING_SECONDS, stack)
         urls, chain_id = [chain.url], chain.chain_id
-    return ChainClient(urls, chain_id, plain_http=config.plain_http)
+    if ask is None and any(map(is_node, urls)):
+        ask = visitor(stack)
+    return ChainClient(urls, chain_id, plain_http=config.plain_http, ask=ask)
 
 
 def _repeat(

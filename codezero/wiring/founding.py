@@ -1,14 +1,18 @@
-"""`codezero swarm create` and `codezero swarm join`: found a swarm that others can join with one file.
+"""`codezero swarm create` and `codezero swarm join`: found a swarm that others can join with one code or one file.
 
-Both end in the settings of an ordinary node; the founder's account may also open the rounds.
+Both end in the settings of an ordinary node; the founder's account may also open the rounds, and his node answers those
+who come with its code.
 """
 
 import contextlib
 import ipaddress
+import os
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
+from codezero.chain.bounded_http import is_loopback
 from codezero.chain.contract import MARKET, ContractCoordinator, deploy
 from codezero.chain.devchain_process import ChainEndpoint
 from codezero.chain.errors import ChainUnreachableError
@@ -19,29 +23,38 @@ from codezero.chain.invitation import (
     Invitation,
     JudgePart,
     NetworkPart,
+    decode_invitation,
     read_invitation,
     signed,
     write_invitation,
 )
+from codezero.chain.join_code import decode_code, encode_code
 from codezero.chain.market import ContractMarket
+from codezero.chain.provider import Ask
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig
 from codezero.config.slots import CODE
-from codezero.errors import ConfigError, InviteError
+from codezero.errors import ConfigError, InviteError, UnreachableError
 from codezero.models.digest import weights_digest
 from codezero.settings import quoted
 from codezero.swarm.identity import Identity
-from codezero.swarm.network_status import outward_address
+from codezero.swarm.network_status import outward_address, port_of
 from codezero.swarm.schema import DERIVED
 from codezero.swarm.schema import VERSION as PROTOCOL
+from codezero.system.files import write_new
 from codezero.wiring.chain import chain_access, open_wallet, read_only, with_login
 from codezero.wiring.environment import build_environment
 from codezero.wiring.hardware import source_of
+from codezero.wiring.network import visitor
 
 DEFAULT_NAME = "codezero"
 MOST_BOOTNODES = 16
 """Of the contract's list that a joiner dials; what it holds is strangers' text."""
+INVITATIONS = "invitations"
+"""Folder below `run.directory` with those that came by a code, by their digests."""
+PULL_SECONDS, PULL_PAUSE = 60.0, 1.0
+"""Until the founder's node has to have answered: it prints its code before it is up."""
 
 
 def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> list[str]:
@@ -93,22 +106,89 @@ def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> 
         wallet.sign_message,
     )
     write_invitation(out, invitation)
-    lines = [
+    return [
         f"swarm {invitation.network.name}: contract {contract} on chain {client.chain_id}",
-        f"invitation: {out}; whoever has it joins with `codezero swarm join {out.name}`",
+        f"invitation: {out}, which this account's node gives to whoever has its code",
+        code_of(invitation),
     ]
-    if any("127.0.0.1" in text for text in (*client.urls, *bootnodes)):
-        lines.append("it leads to this machine only; docs/swarm.md says how others get there")
-    return lines
 
 
-def joined(path: Path, config: NodeConfig) -> list[str]:
-    """The settings, as overrides, with which a node belongs to the swarm of the invitation in `path`.
+def code_of(invitation: Invitation) -> str:
+    """What the founder tells others, in words."""
+    here = all("/127.0.0.1/" in address for address in invitation.network.bootnodes)
+    where = " on this machine, as the node listens on 127.0.0.1 alone" if here else ""
+    return f"others join with this code, while the node runs{where}:\n  codezero swarm join {encode_code(invitation)}"
+
+
+def pulled(code: str, config: NodeConfig, stack: contextlib.ExitStack) -> tuple[Path, Ask | None]:
+    """The file of the invitation that a code names, and who asked for it: nobody, where it came at an earlier start.
+
+    Raises InviteError for what is no code, a founder who cannot be reached, and an answer that is not what it names.
+    """
+    wanted = decode_code(code)
+    path = Path(config.run.directory) / INVITATIONS / f"{wanted.digest.hex()}.toml"
+    if path.exists():
+        return path, None
+    print(f"codezero: asking the founder of {wanted.name} for the invitation", flush=True)
+    ask, end, failures = visitor(stack), time.monotonic() + PULL_SECONDS, dict[str, str]()
+    while True:
+        for address in wanted.addresses:
+            try:
+                raw = ask(address, b"", (end - time.monotonic()) / len(wanted.addresses))
+            except UnreachableError as error:
+                failures[address] = str(error)
+                continue
+            if decode_invitation(raw, "what the founder's node sent").digest != wanted.digest:
+                raise InviteError("the founder's node has another invitation than the code names; ask for its new code")
+            write_new(path, raw, 0o644)
+            return path, ask
+        if time.monotonic() + PULL_PAUSE >= end:
+            raise InviteError(
+                f"the founder's node did not answer within {PULL_SECONDS:g} s; is it running, and is its port open to "
+                f"this machine? {'; '.join(failures.values())}"
+            )
+        time.sleep(PULL_PAUSE)
+
+
+def joined(place: str, config: NodeConfig) -> list[str]:
+    """The settings, as overrides, with which a node belongs to the swarm of an invitation: a file, or a code for it.
 
     `config` holds what the user set. Raises InviteError for one that was changed, is of another protocol, wants
     another judge, or whose contract is not the founder's; a chain that does not answer is only warned of.
     """
-    invitation = read_invitation(path)
+    with contextlib.ExitStack() as stack:
+        path, ask = Path(place), None
+        if not os.path.exists(place) and not path.suffix:  # a Path would fail on a long one
+            path, ask = pulled(place, config, stack)
+        invitation = read_invitation(path)
+        _check_here(invitation, config)
+        listed = _check_chain(invitation, config, stack, ask)
+    network, own = invitation.network, _own(invitation, config)
+    others = [address for address in dict.fromkeys([*network.bootnodes, *listed]) if address not in own]
+    overrides = [
+        "network=peer",
+        f"swarm.name={quoted(network.name)}",
+        f"swarm.bootstrap=[{','.join(map(quoted, others))}]",
+        f"evaluator.model={quoted(invitation.judge.model)}",
+        *chain_overrides(invitation, config),
+    ]
+    if own:
+        print(f"codezero: {code_of(invitation)}", flush=True)
+        overrides.append(f"swarm.invitation={quoted(str(path.resolve()))}")
+        if not config.swarm.port:
+            overrides.append(f"swarm.port={port_of(*own)}")
+    return overrides
+
+
+def _own(invitation: Invitation, config: NodeConfig) -> list[str]:
+    """The addresses in it that are this node's, which then is the founder's."""
+    identity = Path(config.swarm.identity)
+    me = Identity.load(identity).peer_id if identity.exists() else None
+    return [address for address in invitation.network.bootnodes if address.endswith(f"/p2p/{me}")]
+
+
+def _check_here(invitation: Invitation, config: NodeConfig) -> None:
+    """Does this node speak, learn and judge as the swarm does? Raises InviteError."""
     network, environment = invitation.network, build_environment(config)
     protocol = DERIVED if network.environment else PROTOCOL
     if network.protocol != protocol:
@@ -129,21 +209,6 @@ def joined(path: Path, config: NodeConfig) -> list[str]:
             f"the swarm's judge is {judge.model} with the digest {judge.digest[:12]}…, and what is here under that "
             f"name has {digest[:12]}…; get the founder's revision, or rewards would not compare"
         )
-    bootnodes = [*network.bootnodes, *_check_chain(invitation, config)]
-    me = Identity.load_or_create(Path(config.swarm.identity)).peer_id
-    own = [address for address in network.bootnodes if address.endswith(f"/p2p/{me}")]
-    others = [address for address in dict.fromkeys(bootnodes) if not address.endswith(f"/p2p/{me}")]
-    overrides = [
-        "network=peer",
-        f"swarm.name={quoted(network.name)}",
-        f"swarm.bootstrap=[{','.join(map(quoted, others))}]",
-        f"evaluator.model={quoted(judge.model)}",
-        *chain_overrides(invitation, config),
-    ]
-    if own and not config.swarm.port:
-        port = re.search(r"/tcp/(\d{1,5})/", own[0])
-        overrides.append(f"swarm.port={port[1] if port else 0}")
-    return overrides
 
 
 def chain_overrides(invitation: Invitation, config: NodeConfig) -> list[str]:
@@ -160,12 +225,17 @@ def chain_overrides(invitation: Invitation, config: NodeConfig) -> list[str]:
 
 
 def _chain_of(invitation: Invitation, config: NodeConfig) -> ChainConfig:
-    """Whoever serves it from this folder goes on to."""
-    chain, endpoint = invitation.chain, ChainEndpoint.of(Path(config.chain.directory))
+    """Whoever serves it from this folder goes on to. What is on another's loopback is asked through his node, unless
+    the own settings say where that very chain is."""
+    chain, endpoint, urls = invitation.chain, ChainEndpoint.of(Path(config.chain.directory)), invitation.chain.rpc
+    if config.chain.chain_id == chain.id and config.chain.rpc_urls:
+        urls = config.chain.rpc_urls
+    elif all(map(is_loopback, urls)) and not _own(invitation, config):
+        urls = invitation.network.bootnodes or urls
     return replace(
         config.chain,
         kind="embedded" if endpoint is not None and endpoint.chain_id == chain.id else "rpc",
-        rpc_urls=chain.rpc,
+        rpc_urls=urls,
         chain_id=chain.id,
         contract=chain.contract,
         market=chain.market,
@@ -179,23 +249,21 @@ def judge_of(config: EvaluatorConfig) -> JudgePart:
     return JudgePart(config.model, weights_digest(source_of(config.model, "judge")) if local else "")
 
 
-def _check_chain(invitation: Invitation, config: NodeConfig) -> list[str]:
+def _check_chain(invitation: Invitation, config: NodeConfig, stack: contextlib.ExitStack, ask: Ask | None) -> list[str]:
     """Whose contract is it? Returns the ways in that it names; none while the chain does not answer."""
     contract, founder = invitation.chain.contract, invitation.founder
-    with contextlib.ExitStack() as stack:
-        coordinator = read_only(_chain_of(invitation, config), stack)
-        try:
-            if not coordinator.has_role("OWNER_ROLE", founder):
-                raise InviteError(
-                    f"the contract {contract} does not belong to {founder}, who signed the invitation; do not "
-                    "join with it"
-                )
-            if invitation.chain.market:
-                ContractMarket(coordinator, invitation.chain.market).check()
-            listed = coordinator.bootnodes()
-        except ChainUnreachableError as error:
-            print(f"codezero: the invitation could not be compared with the chain yet: {error}")
-            return []
+    coordinator = read_only(_chain_of(invitation, config), stack, ask)
+    try:
+        if not coordinator.has_role("OWNER_ROLE", founder):
+            raise InviteError(
+                f"the contract {contract} does not belong to {founder}, who signed the invitation; do not join with it"
+            )
+        if invitation.chain.market:
+            ContractMarket(coordinator, invitation.chain.market).check()
+        listed = coordinator.bootnodes()
+    except ChainUnreachableError as error:
+        print(f"codezero: the invitation could not be compared with the chain yet: {error}")
+        return []
     return [address for address in listed if re.fullmatch(BOOTNODE, address)][:MOST_BOOTNODES]
 
 

@@ -1,18 +1,21 @@
 """Config -> the swarm: a process of its own on the network, or a swarm of one."""
 
 import dataclasses
+import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from codezero.config import NodeConfig
+from codezero.config import NodeConfig, SwarmConfig
 from codezero.environment import Environment
 from codezero.protocols import Swarm
 from codezero.runs import RunFolder
-from codezero.swarm.hivemind_swarm import HivemindSwarm
+from codezero.swarm.hivemind_swarm import READY_SECONDS, HivemindSwarm
 from codezero.swarm.identity import Identity
+from codezero.swarm.messages import network_settings
 from codezero.swarm.network_status import ADDRESSES, FOLDER, remembered_port
 from codezero.swarm.proposals import LocalSwarm
-from codezero.swarm.supervisor import IdentityLock
+from codezero.swarm.supervisor import IdentityLock, NetworkProcess
 
 REGISTRY = "registry"
 """The word for the peers that are registered on the chain; a run's folder keeps them in MEMBERS."""
@@ -41,6 +44,21 @@ def build_swarm(
     swarm = HivemindSwarm(settings, folder.path / FOLDER, environment)
     swarm.start()
     return swarm
+
+
+def visitor(stack: ExitStack) -> Callable[[str, bytes, float], bytes]:
+    """`NetworkProcess.ask` for whoever runs no node, as a peer of the moment, until `stack` is closed.
+
+    Raises SwarmError.
+    """
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="codezero-visitor-")))
+    settings = network_settings(SwarmConfig(kind="local", identity=str(folder / "visitor.pem")))
+    Identity.load_or_create(Path(settings.identity))
+    network = NetworkProcess(settings, folder)
+    network.start()
+    stack.callback(network.close)
+    network.wait_ready(READY_SECONDS)
+    return network.ask
 
 
 def pulled_groups(config: NodeConfig) -> int:

@@ -78,10 +78,10 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
         variables = [] if proposes else deal_cards(config)
         page = stack.enter_context(PageProcess(config, overrides)) if wanted(config) else None
         swarm = build_swarm(config, environment, identity, folder, stack)
-        stack.callback(swarm.close)
+        stack.callback(swarm.close)  # after the outbox, whose last points may go through it
         config = config if proposes else fit(config, overrides, folder.path)
         known_round = KnownRound()
-        chain = start_chain(config, identity.peer_id, folder, known_round, stack)
+        chain = start_chain(config, swarm, folder, known_round, stack)
         monitor = build_monitor(config, folder, swarm)
         monitor.busy("loading the libraries")
         if config.weights.follow and not proposes and isinstance(swarm, HivemindSwarm):
@@ -104,7 +104,7 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
 
 
 def start_chain(
-    config: NodeConfig, peer_id: str, folder: RunFolder, known_round: KnownRound, stack: ExitStack
+    config: NodeConfig, swarm: Swarm, folder: RunFolder, known_round: KnownRound, stack: ExitStack
 ) -> PartsLater:
     """The chain's part, made in a thread while the models load; who calls what is returned waits for it.
 
@@ -117,7 +117,8 @@ def start_chain(
         if config.chain.kind != "clock":
             importlib.import_module("codezero.chain.wallet")  # takes its time, in which somebody may log in
             usual_recursion_limit()  # problems of files are being read meanwhile
-        return build_chain(with_login(config).chain, peer_id, folder.path, parts, members)
+        network, chain = swarm if isinstance(swarm, HivemindSwarm) else None, with_login(config).chain
+        return build_chain(chain, swarm.peer_id, folder.path, parts, members, network, config.swarm.invitation)
 
     if config.chain.kind == "embedded" and config.swarm.kind == "local" and is_ephemeral(config.chain):
         late = LateChain(build, known_round)
@@ -255,7 +256,7 @@ def secrets_of(config: NodeConfig) -> Secrets:
     return known_secrets(
         variables=[chain.passphrase_variable, hub.token_variable],
         files=[chain.passphrase_file, chain.signer_token, hub.token_file, passphrase],
-        addresses=chain.rpc_urls,
+        addresses=[url for url in chain.rpc_urls if "://" in url],
     )
 
 

@@ -1,4 +1,5 @@
-"""Two users with a directory each: one founds a swarm, the other joins with the file; both are heard and counted.
+"""Two users with a directory each: one founds a swarm, the other joins with nothing but its code; both are heard and
+counted, and the joiner reaches the founder's chain only through his node.
 
 Each believes only peers that are registered on the chain.
 """
@@ -6,6 +7,7 @@ Each believes only peers that are registered on the chain.
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,7 +16,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import psutil
 import pytest
 from builders.monitor import read_metrics
 
@@ -22,6 +26,7 @@ from codezero.chain.invitation import read_invitation
 from codezero.cli import main
 from codezero.swarm.identity import Identity
 
+NETWORK = "codezero.swarm.network_process"
 pytestmark = pytest.mark.timeout(600)
 SMALL = ["evals.every=0", "evaluator.canaries=80", "solver.problems_per_iteration=2", "monitor.view=off",
          "chain.submit_after=2", "run.name=run", "proposer.model=off", "swarm.members=registry"]  # fmt: skip
@@ -62,6 +67,16 @@ def wait_until(what: str, holds: Callable[[], bool], *alive: "subprocess.Popen[b
         time.sleep(0.3)
 
 
+def code_of(folder: Path) -> str:
+    """What the founder's node prints for others."""
+    match = re.search(r"codezero swarm join (cz1\w+)\n", (folder / "output.log").read_text())
+    return match[1] if match else ""
+
+
+def port_of_chain(folder: Path) -> int:
+    return urlsplit(read_invitation(folder / "swarm.toml").chain.rpc[0]).port or 0
+
+
 def last_row(folder: Path) -> dict[str, Any]:
     path = folder / "runs" / "run" / "metrics.jsonl"
     rows = list(read_metrics(path)) if path.is_file() else []
@@ -79,15 +94,18 @@ def points(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, int]:
 
 def test_one_founds_and_another_joins_and_both_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ann, ben = tmp_path / "ann", tmp_path / "ben"
-    with codezero(ann, "swarm", "create", "--p2p-port", str(free_port()), "chain.round_seconds=5") as founder:
-        wait_until("there is an invitation", (ann / "swarm.toml").exists, founder)
-        with codezero(ben, "swarm", "join", str(ann / "swarm.toml")) as joiner:
+    with codezero(ann, "swarm", "create", "--p2p-port", str(free_port()), "chain.round_seconds=4") as founder:
+        wait_until("there is a code", lambda: bool(code_of(ann)), founder)
+        with codezero(ben, "swarm", "join", code_of(ann)) as joiner:
             for folder in (ann, ben):
                 wait_until(
                     f"{folder.name} hears the other",
                     lambda folder=folder: (last_row(folder).get("swarm/peers") or 0) >= 1,
                     founder, joiner,
                 )  # fmt: skip
+            node = psutil.Process(joiner.pid)
+            (network,) = [child for child in node.children() if NETWORK in " ".join(child.cmdline())]
+            network.kill()  # which costs the joiner some seconds
             peers = {Identity.load(folder / "swarm.pem").peer_id for folder in (ann, ben)}
             wait_until(
                 "both are counted",
@@ -95,7 +113,11 @@ def test_one_founds_and_another_joins_and_both_are_counted(tmp_path: Path, capsy
                 founder,
                 joiner,
             )
+            dialled = {at.raddr.port for each in (node, *node.children()) for at in each.net_connections() if at.raddr}
+            assert port_of_chain(ann) not in dialled
         wait_until("the founder goes on", lambda: founder.poll() is None and bool(last_row(ann)))
     invitation = read_invitation(ann / "swarm.toml")
     assert (ann / "wallet.json").stat().st_mode & 0o777 == 0o600
     assert json.loads((ben / "runs" / "run" / "run.json").read_text())["swarm.name"] == invitation.network.name
+    (kept,) = (ben / "runs" / "invitations").iterdir()
+    assert read_invitation(kept) == invitation

@@ -113,7 +113,7 @@ def test_of_the_contracts_list_only_plain_addresses_are_dialled(
         )
         monkeypatch.setattr("codezero.wiring.founding.read_invitation", lambda path: bare)
         settings = compose(["network=peer", f"swarm.identity={quoted(tmp_path / 'swarm.pem')}"])
-        assert compose(joined(tmp_path / "swarm.toml", settings)).swarm.bootstrap == [plain]
+        assert compose(joined(str(tmp_path / "swarm.toml"), settings)).swarm.bootstrap == [plain]
 
 
 @given(st.lists(st.text().filter(lambda text: text != "???"), min_size=4, max_size=8))

@@ -189,7 +189,6 @@ def test_an_iteration_runs_in_order() -> None:
             "log 1",
             "save 1",
             "close",
-            "close",
         ),
     ]
     assert (parts.rows[-1]["round"], parts.rows[-1]["proposer/train_steps"]) == (7, 1)
@@ -377,7 +376,7 @@ def test_a_restart_without_a_coordinator_goes_on_in_the_round_it_knew() -> None:
     assert [row["round"] for row in parts.rows] == [9, 9]
 
 
-def test_a_broken_update_ends_the_node_and_closes_the_swarm() -> None:
+def test_a_broken_update_ends_the_node_and_closes_the_monitor() -> None:
     class Broken(Parts):
         def step(self, local: list[ScoredGroup], peers: list[ScoredGroup]) -> dict[str, Any]:
             raise RuntimeError("out of memory")
@@ -385,7 +384,7 @@ def test_a_broken_update_ends_the_node_and_closes_the_swarm() -> None:
     parts = Broken()
     with pytest.raises(RuntimeError, match="out of memory"):
         make_node(parts).run()
-    assert parts.calls[-2:] == ["close", "close"] and not parts.saved
+    assert parts.calls[-1] == "close" and not parts.saved
 
 
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
@@ -416,7 +415,7 @@ def test_an_iteration_that_takes_too_long_after_a_signal_is_left_out(which: sign
     node = make_node(parts, max_iterations=0)
     node.finishing_seconds = 0.2
     assert node.run() == "asked to stop, and the iteration in flight left out"
-    assert parts.saved == [1] and node.kept == 1 and parts.calls[-2:] == ["close", "close"]
+    assert parts.saved == [1] and node.kept == 1 and parts.calls[-1] == "close"
     assert signal.getsignal(signal.SIGALRM) is before and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 

@@ -276,4 +276,4 @@ def test_an_allowance_that_is_used_up_costs_no_reading(tmp_path: Path) -> None:
 def test_an_answer_that_nobody_waits_for_any_more_is_not_kept() -> None:
     process = NetworkProcess(SwarmConfig(), Path())
     process._on_message(Fetched("late", ""))
-    assert not process._fetched
+    assert not process._replies

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
@@ -11,14 +12,16 @@ from builders.chain import Swarm, found
 
 from codezero.chain.contract import MARKET, deploy
 from codezero.chain.invitation import Invitation, read_invitation, signed, write_invitation
+from codezero.chain.join_code import encode_code
 from codezero.chain.market import ContractMarket, peer_key
 from codezero.chain.outbox import ChainOutbox
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import NodeConfig
 from codezero.config.slots import PLUGIN_KEYS, SOURCE_KEYS, plugins_of
-from codezero.errors import ConfigError, InviteError
+from codezero.errors import ConfigError, InviteError, UnreachableError
 from codezero.settings import compose, quoted
 from codezero.swarm.identity import Identity
+from codezero.wiring import founding
 from codezero.wiring.chain import build_chain
 from codezero.wiring.founding import create_swarm, joined
 
@@ -49,7 +52,7 @@ def invitation(swarm: Swarm, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_market_reaches_who_joins(swarm: Swarm, invitation: Path, tmp_path: Path) -> None:
     chain = read_invitation(invitation).chain
     config = settings(swarm, tmp_path / "joiner", "chain.market='0x12'")  # the user's own is of another swarm
-    config = compose(joined(invitation, config))
+    config = compose(joined(str(invitation), config))
     assert (config.chain.contract, config.chain.market) == (chain.contract, chain.market)
     config = replace(config.chain, wallet=str(tmp_path / "joiner" / "wallet.json"))
     peer = Identity.load_or_create(tmp_path / "joiner" / "swarm.pem").peer_id
@@ -59,6 +62,77 @@ def test_the_market_reaches_who_joins(swarm: Swarm, invitation: Path, tmp_path: 
         parts.outbox.anchor(0, ROOT)
         assert parts.outbox.close(60)
         assert parts.market.anchors(0) == {peer_key(peer): ROOT}
+
+
+def test_a_code_gets_the_founders_invitation_once_and_keeps_it(
+    swarm: Swarm, invitation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, bytes]] = []
+
+    def ask(address: str, body: bytes, _: float) -> bytes:
+        asked.append((address, body))
+        if len(asked) == 1:
+            raise UnreachableError("it is not up yet")
+        return invitation.read_bytes()
+
+    monkeypatch.setattr(founding, "visitor", lambda _: ask)
+    config = settings(swarm, tmp_path / "joiner", f"run.directory={quoted(tmp_path / 'runs')}")
+    known = read_invitation(invitation)
+    overrides = [joined(encode_code(known), config) for _ in range(2)]
+    assert asked == [(known.network.bootnodes[0], b"")] * 2
+    assert overrides[0] == overrides[1] == joined(str(invitation), config)
+    (kept,) = (tmp_path / "runs" / "invitations").iterdir()
+    assert kept.read_bytes() == invitation.read_bytes() and kept.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(
+    "sent, line",
+    [
+        (b"junk = [", "what the founder's node sent is no invitation"),
+        (b"#" * 65_537, "is no invitation: more than 65536 bytes"),
+        (b"\xff\xfe", "is no invitation"),
+        ("changed", "was changed after"),
+        ("another", "has another invitation than the code names"),
+        (None, "did not answer within 0.5 s.* it is too slow"),
+    ],
+)
+def test_a_founder_who_gives_anything_else_is_not_believed(
+    swarm: Swarm, invitation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: object, line: str
+) -> None:
+    def ask(*_: object) -> bytes:
+        if sent is None:
+            raise UnreachableError("it is too slow")
+        if sent == "changed":
+            return invitation.read_bytes().replace(b"round_seconds = 60.0", b"round_seconds = 61.0")
+        return again(invitation, tmp_path, "").read_bytes() if sent == "another" else cast(bytes, sent)
+
+    monkeypatch.setattr(founding, "visitor", lambda _: ask)
+    monkeypatch.setattr(founding, "PULL_SECONDS", 0.5)
+    config = settings(swarm, tmp_path / "joiner", f"run.directory={quoted(tmp_path / 'runs')}")
+    with pytest.raises(InviteError, match=line):
+        joined(encode_code(read_invitation(invitation)), config)
+    assert not list(tmp_path.glob("runs/*/*"))
+
+
+def test_a_chain_on_the_founders_loopback_is_asked_through_his_node(
+    swarm: Swarm, invitation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = read_invitation(invitation).network
+    own = settings(swarm, invitation.parent)
+    assert compose(joined(str(invitation), own)).chain.rpc_urls == [swarm.url]
+    assert "codezero swarm join cz1" in capsys.readouterr().out
+    assert f"swarm.invitation={quoted(str(invitation))}" in joined(str(invitation), own)
+    stranger = compose(["network=peer", f"swarm.identity={quoted(tmp_path / 'new.pem')}"])
+    urls = compose(founding.chain_overrides(read_invitation(invitation), stranger)).chain.rpc_urls
+    assert urls == network.bootnodes and network.bootnodes[0].startswith("/ip4/127.0.0.1/tcp/38331/p2p/")
+
+
+def test_neither_a_file_nor_a_code_is_one_line(swarm: Swarm, tmp_path: Path) -> None:
+    for place in ("nothing", "cz1" + 400 * "x", "a" * 5000):
+        with pytest.raises(InviteError, match="neither a file here nor a whole code"):
+            joined(place, settings(swarm, tmp_path / "joiner"))
+    with pytest.raises(ConfigError, match=r"swarm\.toml: No such file"):
+        joined(str(tmp_path / "swarm.toml"), settings(swarm, tmp_path / "joiner"))
 
 
 def again(invitation: Path, folder: Path, market: str) -> Path:
@@ -77,7 +151,7 @@ def test_an_invitation_names_no_code(swarm: Swarm, invitation: Path, tmp_path: P
     wallet = KeystoreWallet.ephemeral(invitation.with_name("wallet.json"))
     write_invitation(tmp_path / "evil.toml", signed(msgspec.structs.replace(old, judge=judge), wallet.sign_message))
     own = settings(swarm, tmp_path / "joiner", "reward.function=mine.py:f")
-    overrides = joined(tmp_path / "evil.toml", own)
+    overrides = joined(str(tmp_path / "evil.toml"), own)
     assert not {word.partition("=")[0] for word in overrides} & {*PLUGIN_KEYS, *SOURCE_KEYS, "evaluator.kind"}
     config = compose(overrides)
     assert (config.evaluator.kind, config.evaluator.model) == ("local", "evil.py:Judge")
@@ -91,10 +165,12 @@ def test_an_invitation_names_the_environment_and_refuses_another(swarm: Swarm, t
         create_swarm(settings(swarm, tmp_path / "founder", own), out, stack)
     network = read_invitation(out).network
     assert (network.environment, network.protocol, len(network.digest)) == ("sums", 2, 64)
-    assert not any(word.startswith("environment") for word in joined(out, settings(swarm, tmp_path / "joiner", own)))
+    assert not any(
+        word.startswith("environment") for word in joined(str(out), settings(swarm, tmp_path / "joiner", own))
+    )
     for other in ("environment=code", "environment={_target_: builders.environments.Sums, version: '2'}"):
         with pytest.raises(InviteError, match="learns the environment sums"):
-            joined(out, settings(swarm, tmp_path / "other", other))
+            joined(str(out), settings(swarm, tmp_path / "other", other))
 
 
 def test_an_invitation_to_code_refuses_whoever_learns_something_else(
@@ -102,7 +178,7 @@ def test_an_invitation_to_code_refuses_whoever_learns_something_else(
 ) -> None:
     assert "environment" not in invitation.read_text()
     with pytest.raises(InviteError, match="learns the environment code"):
-        joined(invitation, settings(swarm, tmp_path / "other", "environment=builders.environments:Sums"))
+        joined(str(invitation), settings(swarm, tmp_path / "other", "environment=builders.environments:Sums"))
 
 
 def test_whoever_judges_with_code_of_his_own_invites_nobody_to_it(swarm: Swarm, tmp_path: Path) -> None:
@@ -113,7 +189,7 @@ def test_whoever_judges_with_code_of_his_own_invites_nobody_to_it(swarm: Swarm, 
 
 def test_an_invitation_without_a_market_means_none(swarm: Swarm, invitation: Path, tmp_path: Path) -> None:
     config = settings(swarm, tmp_path / "joiner", "chain.market='0x12'")
-    config = compose(joined(again(invitation, tmp_path, ""), config))
+    config = compose(joined(str(again(invitation, tmp_path, "")), config))
     assert config.chain.market == ""
     with contextlib.ExitStack() as stack:
         chain = replace(config.chain, wallet=str(tmp_path / "joiner" / "wallet.json"))
@@ -125,7 +201,7 @@ def test_a_market_of_another_contract_is_refused(swarm: Swarm, invitation: Path,
     foreign = deploy(swarm.owner._sender, MARKET, swarm.contract)
     ContractMarket(swarm.owner, foreign).check()
     with pytest.raises(ConfigError, match="not to this swarm's"):
-        joined(again(invitation, tmp_path, foreign), settings(swarm, tmp_path / "joiner"))
+        joined(str(again(invitation, tmp_path, foreign)), settings(swarm, tmp_path / "joiner"))
     with contextlib.ExitStack() as stack, pytest.raises(ConfigError, match="not to this swarm's"):
         create_swarm(settings(swarm, tmp_path / "other", f"chain.market='{foreign}'"), tmp_path / "out.toml", stack)
 
