@@ -161,8 +161,8 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 BUDGETS = {
     "files": 312,
-    "lines": 48_398,
-    "lines of code": 34_093,
+    "lines": 48_453,
+    "lines of code": 34_141,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

@@ -1,4 +1,4 @@
-"""Seven programs in the ways in which people write them, for the tests of `code/meaning`."""
+"""Programs in the ways in which people write them, for the tests of `code/meaning`."""
 
 PROGRAMS: tuple[tuple[str, str], ...] = (
     (
@@ -46,6 +46,13 @@ def f(nums):
             continue
         out.append(v)
     return sorted(out)[::-1]
+---
+def f(nums):
+    out = nums[:]
+    for v in nums:
+        if v % 2 == 0:
+            out.remove(v)
+    return sorted(out, reverse=True)
 ---
 def f(nums):
     out = []
@@ -176,6 +183,20 @@ def f(nums):
 from functools import reduce
 def f(nums):
     return reduce(lambda a, b: a if a > b else b, [x * 9 for x in nums if x % 2 == 0])
+""",
+    ),
+    (
+        "[int]",
+        """
+def f(nums):
+    return [x * 3 + 1 for x in nums]
+---
+def f(nums):
+    out = list(nums)
+    for i in range(len(out)):
+        x = out[i]
+        out[i] = x * 3 + 1
+    return out
 """,
     ),
     (

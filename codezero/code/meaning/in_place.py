@@ -5,11 +5,23 @@ import ast
 import copy
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import cast
 
 from codezero.code.meaning.expressions import Values
-from codezero.code.meaning.kinds import is_list
-from codezero.code.meaning.statements import as_for
-from codezero.code.meaning.terms import Names, NotUnderstood, call, constant, each_part, mentions, name, number, part
+from codezero.code.meaning.kinds import INT, STR, element, is_list
+from codezero.code.meaning.statements import as_for, assigned, jumps
+from codezero.code.meaning.terms import (
+    Names,
+    NotUnderstood,
+    call,
+    constant,
+    mentions,
+    name,
+    negation,
+    number,
+    part,
+    same,
+)
 
 _OLD = "@old"
 """The list before a loop that changes its items."""
@@ -17,7 +29,7 @@ _OLD = "@old"
 
 def plain_loop(statement: ast.For, values: Values, names: Names) -> ast.For:
     """The same loop, in the form that `folds.py` knows, or as it is."""
-    statement = _stops_when_full(statement)
+    statement = _removing(_stops_when_full(statement), values, names)
     return _item_by_item(_without_counter(statement, values), values, names)
 
 
@@ -57,26 +69,69 @@ def _item_by_item(statement: ast.For, values: Values, names: Names) -> ast.For:
             return statement
     if bound not in values or not is_list(names.kind(values[bound])) or statement.orelse:
         return statement
-    match [joined_branches(each) for each in statement.body]:
-        case [ast.Assign(targets=[ast.Subscript(value=ast.Name(id=changed), slice=ast.Name(id=at))], value=value)]:
+    *before, last = statement.body
+    match joined_branches(last):
+        case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=changed), slice=ast.Name(id=at))], value=value):
             pass
         case _:
             return statement
-    made = _with_item(value, bound, index, item)
-    if changed != bound or at != index or mentions(made, bound):
+    items = _Items(bound, index, item)
+    steps, made = [items.visit(copy.deepcopy(each)) for each in before], items.visit(copy.deepcopy(value))
+    apart = not any(mentions(each, bound) for each in (*steps, made)) and not assigned(steps) & {index, item}
+    if changed != bound or at != index or not apart or any(map(jumps, steps)):
         return statement
     values[_OLD], values[bound] = values[bound], ast.List([], ast.Load())
     added = ast.Expr(ast.Call(ast.Attribute(name(bound), "append", ast.Load()), [made], []))
     pair = ast.Tuple([ast.Name(index, ast.Store()), ast.Name(item, ast.Store())], ast.Store())
-    return ast.For(pair, call("enumerate", name(_OLD)), [added], [])
+    return ast.For(pair, call("enumerate", name(_OLD)), [*steps, added], [])
 
 
-def _with_item(term: ast.expr, bound: str, index: str, item: str) -> ast.expr:
-    match term:
-        case ast.Subscript(value=ast.Name(id=whole), slice=ast.Name(id=at)) if whole == bound and at == index:
-            return name(item)
+class _Items(ast.NodeTransformer):
+    """Puts the item in the place of `xs[i]`, where it is read."""
+
+    def __init__(self, bound: str, index: str, item: str) -> None:
+        self.bound, self.index, self.item = bound, index, item
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        match node:
+            case ast.Subscript(value=ast.Name(id=whole), slice=ast.Name(id=at), ctx=ast.Load()) if (
+                whole == self.bound and at == self.index
+            ):
+                return name(self.item)
+            case _:
+                return cast(ast.expr, self.generic_visit(node))
+
+
+def _removing(statement: ast.For, values: Values, names: Names) -> ast.For:
+    """`for x in xs: if p: out.remove(x)` of a copy of `xs`: appends the others to an empty list. Equal items go or stay
+    together, as `p` is of the item alone."""
+    match statement:
+        case ast.For(
+            target=ast.Name(id=item),
+            iter=ast.Name(id=whole) as iterated,
+            body=[
+                ast.If(
+                    test=test,
+                    body=[
+                        ast.Expr(
+                            value=ast.Call(
+                                func=ast.Attribute(value=ast.Name(id=bound), attr="remove"), args=[ast.Name(id=gone)]
+                            )
+                        )
+                    ],
+                    orelse=[],
+                )
+            ],
+            orelse=[],
+        ) if bound in values and gone == item and not mentions(test, bound, whole):
+            listed = values.get(whole, iterated)
         case _:
-            return each_part(term, lambda inner: _with_item(inner, bound, index, item))
+            return statement
+    if bound == whole or not same(values[bound], listed) or element(names.kind(listed)) not in (INT, STR):
+        return statement
+    values[bound] = ast.List([], ast.Load())
+    kept = ast.Expr(ast.Call(ast.Attribute(name(bound), "append", ast.Load()), [name(item)], []))
+    return ast.For(statement.target, iterated, [ast.If(negation(test), [kept], [])], [])
 
 
 def _stops_when_full(statement: ast.For) -> ast.For:
