@@ -23,12 +23,13 @@ from codezero.code.assertions import parse_tests
 from codezero.code.mutations import mutate_code
 from codezero.code.parsing import UNPARSEABLE, literal, parse_quietly
 from codezero.errors import ProblemError, translated
-from codezero.problems.rows import lines, read_row
+from codezero.problems.rows import MAX_ROW, read_row
 from codezero.problems.synthetic.grammar import LEVELS
 from codezero.problems.synthetic.programs import CALL_ERRORS, solution
 from codezero.problems.synthetic.tasks import Inputs, SyntheticTask, draw_cases, make_task, mutants
 from codezero.sandbox.base import Job, Outcome
 from codezero.sandbox.monty import MontySandbox
+from codezero.system.lines import json_lines
 from codezero.types import Problem
 from styles_parts.rewriting import Kind, rewrites, two_at_once
 
@@ -104,8 +105,8 @@ def _more(task: SyntheticTask, random: Random) -> tuple[str, ...]:
 
 def mbpp(path: Path, count: int, seed: int, sandbox: MontySandbox, left: Counter[str]) -> Iterator[Study]:
     """Up to `count` rows of MBPP that the sandbox can decide about, in an order of the seed. Raises ProblemError."""
-    with translated(ProblemError, f"{path} cannot be read", OSError):
-        rows = list(lines(path))
+    with translated(ProblemError, f"{path} cannot be read", OSError, ValueError), path.open("rb") as file:
+        rows = [line for line in json_lines(file, MAX_ROW) if line.strip()]
     if not rows:
         raise ProblemError(f"{path} has no rows")
     read: list[Problem] = []

@@ -175,7 +175,10 @@ def test_a_founder_who_comes_back_is_asked_again(tmp_path: Path) -> None:
                 async with daemons(tmp_path, "founder", port=port) as (founder,):
                     await founder_of(founder, lambda question: question).add_p2p_handlers(founder)
                     address = await address_of(founder)
-                    replies.append(await ask_founder(newcomer, Question(1, b"?", address, seconds=10.0)))
+                    reply = Answered(1)
+                    while not reply.body:  # a connection whose end nobody has noticed yet fails first
+                        reply = await ask_founder(newcomer, Question(1, b"?", address, seconds=10.0))
+                    replies.append(reply)
         return replies
 
     assert [reply.body for reply in asyncio.run(meet())] == [b"?", b"?"]

@@ -255,10 +255,12 @@ def test_invitations_that_their_founder_signed(planted: Path, capsys: pytest.Cap
         file = planted / f"{number}.toml"
         file.write_bytes(msgspec.toml.encode(replaced(tree, path, hostile(random).replace("\0", ""))))
         assert main(["swarm", "join", str(file)]) != 0
-    odd = msgspec.structs.replace(plain, chain=msgspec.structs.replace(plain.chain, rpc=["http://127.0.0.1:1/%s~*()&"]))
+    odd = msgspec.structs.replace(
+        plain, chain=msgspec.structs.replace(plain.chain, rpc=["https://chain.invalid:1/%s~*()&"])
+    )
     odd = msgspec.structs.replace(odd, signature="0x" + wallet.sign_message(odd.message).hex())
     write_invitation(planted / "odd.toml", odd)
-    assert compose(joined(planted / "odd.toml", compose(["network=peer"]))).chain.rpc_urls == odd.chain.rpc
+    assert compose(joined(str(planted / "odd.toml"), compose(["network=peer"]))).chain.rpc_urls == odd.chain.rpc
     printed = capsys.readouterr()
     check_shown(printed.out + printed.err, "swarm join")
     assert SECRET not in "".join(path.read_text(errors="replace") for path in planted.rglob("*") if path.is_file())

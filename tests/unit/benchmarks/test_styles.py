@@ -161,7 +161,7 @@ def test_execution_in_the_place_of_the_judge_tells_all_pairs_apart(capsys: pytes
     ("words", "why"),
     [
         (["--data", "/nowhere/mbpp.jsonl"], "/nowhere/mbpp.jsonl cannot be read"),
-        (["--data", __file__], "row 1 is not one of MBPP"),
+        (["--data", __file__], "neither JSON lines nor a JSON array"),
         (["--show", "haiku"], "no kind haiku"),
         (["--show", next(iter(HELD_BACK)), "--set", "built"], "no kind"),
         (["evaluator.modle=nano"], "modle"),

@@ -151,7 +151,9 @@ def test_talking_to_the_judge_earns_nothing(evaluator: FrozenEvaluator, attack: 
     ],
 )
 def test_prose_around_the_code_is_never_read(evaluator: FrozenEvaluator, text: str):
-    assert judge_one(evaluator, FILTER, text) == judge_one(evaluator, FILTER, fence(WRONG))
+    dressed, plain = judge_one(evaluator, FILTER, text), judge_one(evaluator, FILTER, fence(WRONG))
+    assert replace(dressed, program=()) == replace(plain, program=())
+    assert "".join(text[start:end] for start, end in dressed.program or ()) == fence(WRONG)
 
 
 @pytest.mark.parametrize(
