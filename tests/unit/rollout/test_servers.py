@@ -115,27 +115,27 @@ def test_prompts_that_are_the_same_share_requests_within_the_servers_bound(
     assert nearly(drawn, [each._replace(version=policy.number) for each in (first[0], *second, *first[1:])])
 
 
-def test_a_server_that_is_killed_costs_a_try_and_comes_back_with_the_newest_version(
-    parts: Parts, client: RolloutServers
-) -> None:
+def test_a_server_that_is_killed_costs_a_try_and_comes_back_with_the_newest_version(parts: Parts) -> None:
     policy, processes = parts
-    client.follow(policy.publish(anchor=True))
     stop, restarts = threading.Event(), processes[0].server.restarts
 
     def kill() -> None:
         stop.wait(0.3)
         os.kill(pid_of(processes[0]), signal.SIGKILL)
 
-    killer = threading.Thread(target=kill)
-    killer.start()
-    drawn = client.draw(PROMPTS * 20, 8, 40, 1.0, 5)
-    killer.join()
-    assert len(drawn) == 20 * len(PROMPTS) * 8 and {each.version for each in drawn} == {policy.number}
-    assert client.metrics()["rollout/failed_requests"]
-    wait_for_fit(client, 2)
+    with client_of(policy, [process.server for process in processes]) as client:
+        client.follow(policy.publish(anchor=True))
+        killer = threading.Thread(target=kill)
+        killer.start()
+        drawn = client.draw(PROMPTS * 20, 8, 40, 1.0, 5)
+        killer.join()
+        assert len(drawn) == 20 * len(PROMPTS) * 8 and {each.version for each in drawn} == {policy.number}
+        assert client.metrics()["rollout/failed_requests"]
+        wait_for_fit(client, 2)
     assert processes[0].server.restarts == restarts + 1
-    with client_of(policy, [processes[0].server]) as alone:
+    with client_of(policy, [processes[0].server]) as alone:  # of two at once each would push its own version
         alone.follow(policy.publish())
+        wait_for_fit(alone, 1)
         assert nearly(draw(alone), policy.draw())
 
 
