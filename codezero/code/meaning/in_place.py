@@ -33,11 +33,11 @@ def plain_loop(statement: ast.For, values: Values, names: Names) -> ast.For:
     return _item_by_item(_without_counter(statement, values), values, names)
 
 
-def joined_branches(statement: ast.stmt) -> ast.stmt:
+def _joined_branches(statement: ast.stmt) -> ast.stmt:
     """`if p: xs[i] = a else: xs[i] = b` as one assignment; without `else` the item may stay as it is."""
     match statement:
         case ast.If(test=test, body=[one], orelse=others):
-            first, second = joined_branches(one), [joined_branches(each) for each in others]
+            first, second = _joined_branches(one), [_joined_branches(each) for each in others]
         case _:
             return statement
     match first, second:
@@ -70,7 +70,7 @@ def _item_by_item(statement: ast.For, values: Values, names: Names) -> ast.For:
     if bound not in values or not is_list(names.kind(values[bound])) or statement.orelse:
         return statement
     *before, last = statement.body
-    match joined_branches(last):
+    match _joined_branches(last):
         case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=changed), slice=ast.Name(id=at))], value=value):
             pass
         case _:
