@@ -51,6 +51,7 @@ HOMES: dict[str, set[str]] = {
     "datasketch": {"problems"},
     "pyarrow": {"problems", "evals"},
     "hivemind": {"swarm"},
+    "zeroconf": {"swarm"},
     "httpx2": {"models", "problems", "weights"},
     "openai": {"models"},
     "huggingface_hub": {"models", "problems", "solver", "wiring", "ops"},

@@ -28,6 +28,9 @@ SUPERVISE = (
     "start the node again when it dies, after longer and longer pauses, until run.max_deaths in a row came without an "
     "iteration saved between them; the exit code is the last one's"
 )
+LAN_PORT = 38331
+"""Of a node with --lan, unless it is said which."""
+LAN_SETTINGS = [f"swarm.port={LAN_PORT}", "swarm.host=0.0.0.0", "swarm.lan=true"]
 P2P_PORT = {"--p2p-port": port("swarm.port")}
 PORTS = {**P2P_PORT, **LOGIN_PORT}
 SUPERVISED = {"--supervise": flag(SUPERVISE)}
@@ -49,10 +52,13 @@ def add(commands: Commands) -> None:
     up = "start N nodes on this machine with one summary view"
     swarm.add("up", swarm_up, up, {"--nodes": nodes, **PORTS}, json="")
     out = value(Path, "FILE", "default: swarm.toml", default=Path("swarm.toml"))
-    create = {"--out": out, "--no-run": flag("only write the invitation; `swarm join` runs the node")}
+    lan = flag(f"announce the code on the local network, listen on all its addresses, and on port {LAN_PORT}")
+    create = {"--out": out, "--no-run": flag("only write the invitation; `swarm join` runs the node"), "--lan": lan}
     founding = "found a swarm: deploy its contract, write an invitation, and run its first node"
     swarm.add("create", swarm_create, founding, {**create, **PORTS, **SUPERVISED}, json="")  # it ends in join
-    invitation = {"place": value(str, "CODE|FILE", "what `swarm create` printed, or the file that it wrote")}
+    place = value(str, "CODE|FILE", "what `swarm create` printed, or the file that it wrote", nargs="?")
+    lan = flag("without CODE: find the swarm on the local network; the founder's node announces itself again")
+    invitation = {"place": place, "--lan": lan}
     swarm.add("join", swarm_join, "check an invitation and run a node of its swarm", {**invitation, **node}, json="")
     light = "run a light node that only shows others the way into the swarm; prints its addresses"
     swarm.add("bootnode", swarm_bootnode, light, P2P_PORT, json="")
@@ -98,6 +104,8 @@ def swarm_up(options: argparse.Namespace) -> int:
 def swarm_create(options: argparse.Namespace) -> int:
     from codezero.settings import PUBLISHED, compose
 
+    if options.lan:
+        options.overrides = [*LAN_SETTINGS, *options.overrides]
     config = compose(["network=peer", *options.overrides], published=(*PUBLISHED, *INVITED))
     from codezero.wiring.founding import create_swarm
 
@@ -106,14 +114,21 @@ def swarm_create(options: argparse.Namespace) -> int:
         print(
             contract, invitation, *([code] if options.no_run else []), sep="\n", flush=True
         )  # else the node prints it
-        options.place, options.fresh, options.fork = str(options.out), False, None
+        options.place, options.fresh, options.fork, options.lan = str(options.out), False, None, False
         return DONE if options.no_run else swarm_join(options)
 
 
 def swarm_join(options: argparse.Namespace) -> int:
+    if options.place and "=" in options.place:  # then it is the first KEY=VALUE
+        options.overrides, options.place = [options.place, *options.overrides], None
+    if options.lan:
+        options.overrides = [*LAN_SETTINGS[1:], *options.overrides]  # the founder's port is in the invitation
+    elif options.place is None:
+        raise ConfigError("name the swarm: `codezero swarm join CODE`, or --lan for the one of the local network")
     config = composed(options, "network=peer")
-    from codezero.wiring.founding import joined
+    from codezero.wiring.founding import heard_code, joined
 
+    options.place = options.place or heard_code()
     options.overrides = [*joined(options.place, config), *options.overrides]
     return run(options)
 

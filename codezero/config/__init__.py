@@ -96,6 +96,8 @@ class SwarmConfig:
     """Most peers' groups pulled from one iteration to the next."""
     invitation: str = ""
     """Of the founder's node, set by `swarm create` and `swarm join`: the file that whoever comes with its code gets."""
+    lan: bool = False
+    """Does the founder's node announce its code on the local network?"""
 
 
 @dataclass(kw_only=True)

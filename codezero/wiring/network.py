@@ -6,12 +6,15 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from codezero.chain.invitation import read_invitation
+from codezero.chain.join_code import encode_code
 from codezero.config import NodeConfig, SwarmConfig
 from codezero.environment import Environment
 from codezero.protocols import Swarm
 from codezero.runs import RunFolder
 from codezero.swarm.hivemind_swarm import READY_SECONDS, HivemindSwarm
 from codezero.swarm.identity import Identity
+from codezero.swarm.lan import announced
 from codezero.swarm.messages import network_settings
 from codezero.swarm.network_status import ADDRESSES, FOLDER, remembered_port
 from codezero.swarm.proposals import LocalSwarm
@@ -27,7 +30,7 @@ def build_swarm(
 ) -> Swarm:
     """The exchange, starting; its addresses come when it is ready.
 
-    Raises IdentityError when a living node is this peer.
+    Raises IdentityError when a living node is this peer, ConfigError where there is no multicast for `swarm.lan`.
     """
     if config.swarm.kind == "local":
         lock = IdentityLock(Path(config.swarm.identity), folder.path / FOLDER)
@@ -43,6 +46,9 @@ def build_swarm(
         write_members(folder.path / MEMBERS, [identity.peer_id])
     swarm = HivemindSwarm(settings, folder.path / FOLDER, environment)
     swarm.start()
+    if settings.lan and settings.invitation:
+        code = encode_code(read_invitation(Path(settings.invitation)))
+        stack.enter_context(announced(code, settings.port))
     return swarm
 
 
