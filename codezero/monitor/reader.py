@@ -1,6 +1,5 @@
 """What the API reads: runs below a folder, their files and markets, and the leaderboard. All methods block."""
 
-import contextlib
 import hashlib
 import logging
 import re
@@ -14,11 +13,11 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from codezero.errors import CodeZeroError, HttpRefusal
-from codezero.monitor.metrics_file import FILE_NAME, LABEL, NODE_FILE, whole
+from codezero.monitor.metrics_file import FILE_NAME, LABEL, NODE_FILE
 from codezero.monitor.rollouts_db import read_page, read_rollout
 from codezero.monitor.run_state import History
-from codezero.monitor.run_types import Leaderboard, Rollout, RolloutPage, RunLine, Runs, RunView
-from codezero.monitor.text import readable_name
+from codezero.monitor.run_summary import MAX_BYTES, summarise_run, touched
+from codezero.monitor.run_types import Leaderboard, Rollout, RolloutPage, Runs, RunSummary, RunView
 from codezero.system.pidfile import read_process
 
 KEY = r"[A-Za-z0-9_-][A-Za-z0-9._~-]{0,199}"
@@ -62,15 +61,6 @@ def key_of(path: str) -> str:
     return f"run-{re.sub(r'[^A-Za-z0-9._-]', '-', path)[:160]}-{digest}"
 
 
-def touched(folder: Path) -> float:
-    """When the run wrote last, in seconds since 1970; 0 when it cannot be told."""
-    times = [0.0]
-    for name in (FILE_NAME, NODE_FILE, LABEL):
-        with contextlib.suppress(OSError):
-            times.append((folder / name).stat().st_mtime)
-    return max(times)
-
-
 class RunReader:
     """What the API shows of the runs below `base`, or of the one run that `base` is; from any thread.
 
@@ -95,10 +85,18 @@ class RunReader:
         def followed(folder: Path) -> tuple[threading.Lock, ReadView]:
             return threading.Lock(), follow(folder)
 
-        self._followed = followed
+        @lru_cache(24)
+        def histories(folder: Path) -> tuple[threading.Lock, History]:
+            return threading.Lock(), History(folder, budget=MAX_BYTES)
+
+        self._followed, self._histories = followed, histories
+        self._summaries: dict[Path, tuple[float, RunSummary]] = {}
 
     def runs(self) -> Runs:
-        return Runs(runs=[_line(key, folder) for key, folder in self._folders().items()])
+        """Of a run whose files are as they were, nothing is read."""
+        folders = self._folders()
+        self._summaries = {folder: self._summary(key, folder) for key, folder in folders.items()}
+        return Runs(runs=[summary for _, summary in self._summaries.values()])
 
     def view(self, key: str) -> RunView:
         """Raises UnreadableError."""
@@ -159,6 +157,15 @@ class RunReader:
         with turn:
             return read_view(key)
 
+    def _summary(self, key: str, folder: Path) -> tuple[float, RunSummary]:
+        """With when the run wrote last. A running one can stall or die without a word, and is read anew."""
+        written = touched(folder)
+        if (known := self._summaries.get(folder)) and known[0] == written and not known[1].running:
+            return known
+        turn, history = self._histories(folder)
+        with turn:
+            return written, summarise_run(folder, key, history=history)
+
     def _folder(self, key: str) -> Path:
         """Raises HttpRefusal."""
         folder = self._folders().get(key)
@@ -174,16 +181,3 @@ class RunReader:
                 folders = find_runs(self._base)
                 self._listed = time.monotonic(), folders
             return folders
-
-
-def _line(key: str, folder: Path) -> RunLine:
-    node, history = read_process(folder / NODE_FILE), History(folder, budget=1 << 16)  # half of it from the end
-    with contextlib.suppress(OSError):
-        history.read()
-    return RunLine(
-        run=key,
-        name=readable_name(node.peer_id) if node.peer_id else "unknown",
-        running=node.alive,
-        iteration=whole(history.fold.last, "iteration"),
-        updated=touched(folder) or None,
-    )
