@@ -27,6 +27,22 @@ MOST_REPEATS = 3
 LIMITS = ("max_iterations reached", "max_minutes reached")
 
 
+class Laps:
+    """Where the time of an iteration goes, in seconds by step."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._since = time.monotonic()
+
+    def end(self, step: str) -> None:
+        """What has passed since the last one is of this step."""
+        now = time.monotonic()
+        self.seconds[step], self._since = now - self._since, now
+
+    def metrics(self) -> Metrics:
+        return {f"seconds/{step}": value for step, value in self.seconds.items()}
+
+
 @dataclass(kw_only=True)
 class Iterating:
     """What every role has; the role says what one iteration is."""

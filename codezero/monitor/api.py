@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 from aiohttp import web
@@ -44,6 +44,8 @@ class OfRollouts(OfRun, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=100)] = 50
     peer: Annotated[str, Meta(pattern=r"\A[1-9A-HJ-NP-Za-km-z]{1,128}\Z")] | None = None
     own: bool | None = msgspec.field(name="mine", default=None)
+    level: Annotated[int, Meta(ge=1, le=5)] | None = None
+    status: Literal["judged", "certain_failure", "quarantined", "unavailable"] | None = None
 
 
 class OfGames(OfRun, frozen=True):
@@ -152,6 +154,7 @@ class DataApi:
             self._get("/api/runs/{run}/market", OfRun, lambda asked: reader.market(asked.run)),
             self._get("/api/runs/{run}/market/games", OfGames, lambda asked: reader.games(**asdict(asked))),
             self._get("/api/runs/{run}/market/games/{id}", OfGame, lambda asked: reader.game(asked.run, asked.id)),
+            *map(self._detail, reader.details),
             web.get("/api/runs/{run}/leaderboard", self._leaderboard),
             web.get("/api/runs/{run}/events", self._events, allow_head=False),
         ]
@@ -163,6 +166,9 @@ class DataApi:
     def end_with(self, app: web.Application) -> None:
         """To be called with the application of the routes: when it stops listening, open streams end."""
         app.on_shutdown.append(self._streams.close)
+
+    def _detail(self, name: str) -> web.RouteDef:
+        return self._get(f"/api/runs/{{run}}/{name}", OfRun, lambda asked: self._reader.detail(asked.run, name))
 
     def _get(self, path: str, kind: type[Asked], read: Callable[[Asked], object]) -> web.RouteDef:
         async def answer(request: web.Request) -> web.StreamResponse:

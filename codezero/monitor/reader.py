@@ -5,7 +5,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -66,6 +66,7 @@ class RunReader:
 
     What takes a run's key raises HttpRefusal when there is no such run. follow: begins to follow a run's files; what it
     returns is for one thread at a time. read_board: reads the chain, without any own peer; raises CodeZeroError.
+    details: what is read of a run's folder when somebody asks for it by name; raise UnreadableError.
     """
 
     def __init__(
@@ -74,8 +75,9 @@ class RunReader:
         follow: Callable[[Path], ReadView],
         read_board: Callable[[], Leaderboard],
         market: MarketReads,
+        details: Mapping[str, Callable[[Path], object]],
     ) -> None:
-        self._base, self._read_board, self._market = base, read_board, market
+        self._base, self._read_board, self._market, self.details = base, read_board, market, details
         unread = "the chain is being read; look again in a moment"
         self._board = Leaderboard(chain_id=None, contract="", round=None, peers=[], problem=unread)
         self._turn = threading.Lock()
@@ -140,6 +142,10 @@ class RunReader:
         if page is None:
             raise HttpRefusal(404, NOTHING)
         return page
+
+    def detail(self, key: str, name: str) -> object:
+        """Raises UnreadableError."""
+        return self.details[name](self._folder(key))
 
     def _node(self, key: str) -> tuple[Path, str]:
         folder = self._folder(key)
