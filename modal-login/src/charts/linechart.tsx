@@ -19,11 +19,13 @@ interface Props {
   readonly tall?: boolean;
   /** Over all columns of its grid. */
   readonly wide?: boolean;
+  /** Named even where there is one line only. */
+  readonly legend?: boolean;
   /** Said when nothing has been measured: what will appear here, and when. */
   readonly empty: string;
 }
 
-export function LineChart({ title, now, note, lines, axis, tall = false, wide = false, empty }: Props) {
+export function LineChart({ title, now, note, lines, axis, tall = false, wide = false, legend = false, empty }: Props) {
   const { shown, seen, zoom, ended } = useSeen(lines, axis);
   const named = shown.filter((line) => !line.faint);
   const heading = useId();
@@ -36,7 +38,7 @@ export function LineChart({ title, now, note, lines, axis, tall = false, wide = 
       {note !== undefined && <p className="note">{note}</p>}
       {shown.length > 0 ? (
         <>
-          {named.length > 1 && <Legend lines={named} />}
+          {(legend || named.length > 1) && <Legend lines={named} />}
           <Canvas lines={shown} axis={seen} tall={tall} zoom={zoom} />
           <Values lines={shown.length > named.length ? shown.filter((line) => line.faint) : named} axis={seen} />
         </>
@@ -124,7 +126,7 @@ function Legend({ lines }: { lines: readonly Line[] }) {
   return (
     <ul className="legend">
       {lines.map((line) => (
-        <li key={line.label}>
+        <li key={line.run ?? line.label}>
           <svg viewBox="0 0 24 10" width="24" height="10" aria-hidden="true" className={`tone-${line.tone}`}>
             {line.band !== undefined && <rect width="24" height="10" className="swatch-band" />}
             <line x1="0" x2="24" y1="5" y2="5" className="swatch" strokeDasharray={line.dashed ? "6 3" : undefined} />

@@ -109,6 +109,7 @@ export function rescale(chart: LineChart, axis: Axis): void {
   const { x, y } = chart.options.scales ?? {};
   const [min, max] = axis.span ?? [undefined, undefined];
   if (x !== undefined) Object.assign(x, { min, max, suggestedMax: axis.until ?? undefined });
+  if (x?.ticks !== undefined) Object.assign(x.ticks, { precision: axis.digits ?? 0 });
   if (y !== undefined) Object.assign(y, bounds(axis));
   if (y?.ticks !== undefined && axis.step !== undefined) Object.assign(y.ticks, { stepSize: axis.step });
 }
