@@ -41,7 +41,7 @@ class LogTail(msgspec.Struct, frozen=True):
     path: str
     """Empty: there is no log."""
     text: str
-    """Whole lines."""
+    """Whole lines, unless the last one is longer than all that is read."""
     cut: bool
     """`text` is only the end."""
 
@@ -93,7 +93,7 @@ def read_log(folder: Path, *, logs: Path) -> LogTail:
                 file.seek(max(0, size - MAX_TAIL))
                 text = file.read(MAX_TAIL).decode(errors="replace")
             cut = size > MAX_TAIL
-            return LogTail(str(path), text.partition("\n")[2] if cut else text, cut)
+            return LogTail(str(path), (text.partition("\n")[2] or text) if cut else text, cut)
     return LogTail("", "", False)
 
 

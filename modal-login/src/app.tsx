@@ -19,6 +19,7 @@ import { RolloutDetail } from "./rollouts/detail";
 import { LeaderboardPage } from "./rollouts/leaderboard";
 import { RolloutList } from "./rollouts/list";
 import { type Route, useRoute } from "./route";
+import { runName } from "./runs/compare";
 import { RunsPage } from "./runs/runs";
 import { SwarmPage } from "./runs/swarm";
 import { Frame } from "./frame";
@@ -111,6 +112,7 @@ function Page({ route, run, live }: { route: Route; run: string; live: Live }) {
       return (
         <>
           <h1 tabIndex={-1}>{titleOf(route)}</h1>
+          <p className="muted">of {runName(run)}</p>
           <Tabs run={run} page={route.page} />
           {route.page === "settings" ? <SettingsTab run={run} /> : route.page === "log" ? <LogTab run={run} /> : <CheckpointsTab run={run} />}
         </>

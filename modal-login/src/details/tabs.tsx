@@ -105,10 +105,11 @@ export function LogTab({ run }: { run: string }) {
           </button>
         )}
       </div>
-      <div className="card log">
+      <div className="card">
         <ForeignText key={String(all)} text={(all ? lines : lines.slice(-FEW_LINES)).toReversed().join("\n")} code whole label="Log, newest line first" />
         <p className="note">
-          Newest first. {value.cut && "This is its end; "}the whole is in <ForeignLine text={value.path} />, which the runs that were started in one folder share.
+          Newest line first, of <ForeignLine text={value.path} />
+          {value.cut && ", of which this is the end"}. Runs that were started in one folder share it.
         </p>
       </div>
     </>

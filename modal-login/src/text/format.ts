@@ -58,11 +58,11 @@ export function moment(seconds: number): string {
     : `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${two(date.getHours())}:${two(date.getMinutes())}`;
 }
 
-/** `3.2 MiB`. */
+/** `3.2 MB`. */
 export function bytes(size: number | null): string {
   if (size === null) return DASH;
-  const unit = Math.min(4, Math.max(0, Math.floor(Math.log2(Math.max(size, 1)) / 10)));
-  return `${(size / 1024 ** unit).toFixed(unit === 0 ? 0 : 1)}${NARROW}${["B", "KiB", "MiB", "GiB", "TiB"][unit]}`;
+  const unit = Math.min(4, Math.floor(Math.log10(Math.max(size, 1)) / 3));
+  return `${(size / 1000 ** unit).toFixed(unit === 0 ? 0 : 1)}${NARROW}${["B", "kB", "MB", "GB", "TB"][unit]}`;
 }
 
 export function count(number: number, noun: string): string {

@@ -46,6 +46,7 @@ def test_a_passkey_claims_the_node_and_opens_the_same_account_after_a_restart(fo
             page.get_by_role("button", name="Claim with a passkey").click()
             logged_in_as(page, address)
             assert not (folder / "wallet.json.passphrase").exists(), "the account still opens without its owner"
+            assert server.process.stdout and b'"code":""' in server.process.stdout.readline().replace(b" ", b"")
         with served(folder, port) as server:
             assert not server.code, "a node with an owner shows no code"
             page.goto(f"{server.url}/#/account")
