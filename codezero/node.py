@@ -92,7 +92,7 @@ class Node(Iterating):
             "difficulty/level": self.difficulty.level,
             "difficulty/success": success_at_proposals(scored),
         }
-        row |= laps.metrics() | self.harvest.metrics() | learned | self.evaluator.metrics()
+        row |= laps.seconds | self.harvest.metrics() | learned | self.evaluator.metrics()
         row |= self.problems.metrics() | self.shared_metrics() | bets
         return row, judged
 

@@ -37,10 +37,7 @@ class Laps:
     def end(self, step: str) -> None:
         """What has passed since the last one is of this step."""
         now = time.monotonic()
-        self.seconds[step], self._since = now - self._since, now
-
-    def metrics(self) -> Metrics:
-        return {f"seconds/{step}": value for step, value in self.seconds.items()}
+        self.seconds[f"seconds/{step}"], self._since = now - self._since, now
 
 
 @dataclass(kw_only=True)

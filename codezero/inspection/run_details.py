@@ -8,15 +8,20 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from codezero.errors import CheckpointError, UnreadableError, translated
+from codezero.inspection.market_view import read_game, read_games, read_market
 from codezero.monitor.logs import FILE_NAME as LOG
+from codezero.monitor.metrics_file import NODE_FILE
+from codezero.monitor.rollouts_db import read_page, read_rollout
 from codezero.monitor.text import clean
 from codezero.solver.checkpoint import checkpoints_in
 from codezero.solver.manifest import MANIFEST, MOST_MANIFEST_BYTES, read_manifest
 from codezero.system.files import read_bounded, read_json, write_atomic
+from codezero.system.pidfile import read_process
 
 SETTINGS = "settings.json"
 MAX_SETTINGS, MAX_TAIL = 1 << 20, 64 << 10
@@ -68,12 +73,25 @@ def write_settings(folder: Path, settings: list[SettingLine]) -> None:
     write_atomic(folder / SETTINGS, msgspec.json.format(msgspec.json.encode(RunSettings(settings))), private=True)
 
 
-def details(logs: Path) -> Mapping[str, Callable[[Path], object]]:
-    """By the last part of the address, what reads it of a run's folder; raises UnreadableError.
+def parts(logs: Path) -> Mapping[str, Callable[..., object]]:
+    """What `RunReader` reads of a run's folder on request. logs: of nodes that have no such folder in theirs."""
 
-    logs: where nodes write that have no folder of logs of their own.
-    """
-    return {"settings": read_settings, "log": partial(read_log, logs=logs), "checkpoints": read_checkpoints}
+    def of_node(read: Callable[..., object]) -> Callable[..., object]:
+        def asked(folder: Path, **which: Any) -> object:
+            return read(folder, read_process(folder / NODE_FILE).peer_id, **which)
+
+        return asked
+
+    return {
+        "settings": read_settings,
+        "log": partial(read_log, logs=logs),
+        "checkpoints": read_checkpoints,
+        "rollouts": read_page,
+        "rollouts/{id}": read_rollout,
+        "market": of_node(read_market),
+        "market/games": of_node(read_games),
+        "market/games/{id}": of_node(read_game),
+    }
 
 
 def read_settings(folder: Path) -> RunSettings:

@@ -8,16 +8,15 @@ import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec.structs import replace
 
 from codezero.errors import CodeZeroError, HttpRefusal
 from codezero.monitor.metrics_file import FILE_NAME, LABEL, NODE_FILE
-from codezero.monitor.rollouts_db import read_page, read_rollout
 from codezero.monitor.run_state import History
 from codezero.monitor.run_summary import MAX_BYTES, summarise_run, touched
-from codezero.monitor.run_types import Leaderboard, Rollout, RolloutPage, Runs, RunSummary, RunView
+from codezero.monitor.run_types import Leaderboard, Runs, RunSummary, RunView
 from codezero.system.pidfile import read_process
 
 KEY = r"[A-Za-z0-9_-][A-Za-z0-9._~-]{0,199}"
@@ -26,15 +25,6 @@ MAX_RUNS = 200
 NOTHING = "there is no such run, or no such group or game in it any more"
 ReadView = Callable[[str], RunView]
 """One run's view under its key. Raises UnreadableError."""
-
-
-class MarketReads(Protocol):
-    """Of the run in a folder, whose node has the peer id `me`. All raise MarketError."""
-
-    def read_market(self, folder: Path, me: str) -> object: ...
-    def read_games(self, folder: Path, me: str, before: int | None = None, limit: int = 50) -> object: ...
-    def read_game(self, folder: Path, me: str, digits: str) -> object | None: ...
-
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +56,8 @@ class RunReader:
 
     What takes a run's key raises HttpRefusal when there is no such run. follow: begins to follow a run's files; what it
     returns is for one thread at a time. read_board: reads the chain, without any own peer; raises CodeZeroError.
-    details: what is read of a run's folder when somebody asks for it by name; raise UnreadableError.
+    parts: by its address below a run's, what reads a part of the run's folder, with what is asked by keyword; it gives
+    None when there is no such thing, and raises UnreadableError.
     """
 
     def __init__(
@@ -74,10 +65,9 @@ class RunReader:
         base: Path,
         follow: Callable[[Path], ReadView],
         read_board: Callable[[], Leaderboard],
-        market: MarketReads,
-        details: Mapping[str, Callable[[Path], object]],
+        parts: Mapping[str, Callable[..., object]],
     ) -> None:
-        self._base, self._read_board, self._market, self.details = base, read_board, market, details
+        self._base, self._read_board, self._parts = base, read_board, parts
         unread = "the chain is being read; look again in a moment"
         self._board = Leaderboard(chain_id=None, contract="", round=None, peers=[], problem=unread)
         self._turn = threading.Lock()
@@ -104,16 +94,12 @@ class RunReader:
         """Raises UnreadableError."""
         return self._view(key, self._folder(key))
 
-    def rollouts(self, run: str, **which: Any) -> RolloutPage:
-        """which: as read_page takes it. Raises UnreadableError."""
-        return read_page(self._folder(run), **which)
-
-    def rollout(self, key: str, number: int) -> Rollout:
-        """Raises UnreadableError, and HttpRefusal when there is no such group, or no more."""
-        rollout = read_rollout(self._folder(key), number)
-        if rollout is None:
+    def part(self, name: str, run: str, **which: Any) -> object:
+        """What is asked for beside the view. Raises UnreadableError, and HttpRefusal when there is no such thing."""
+        shown = self._parts[name](self._folder(run), **which)
+        if shown is None:
             raise HttpRefusal(404, NOTHING)
-        return rollout
+        return shown
 
     def read_board(self) -> None:
         """Read the chain for `leaderboard`. For one thread at a time."""
@@ -129,27 +115,6 @@ class RunReader:
         own = read_process(self._folder(key) / NODE_FILE).peer_id
         peers = [replace(line, own=line.peer_id == own) for line in self._board.peers]
         return replace(self._board, peers=peers)
-
-    def market(self, key: str) -> object:
-        return self._market.read_market(*self._node(key))
-
-    def games(self, run: str, **which: Any) -> object:
-        return self._market.read_games(*self._node(run), **which)
-
-    def game(self, key: str, digits: str) -> object:
-        """Raises HttpRefusal when there is no such game, or no more."""
-        page = self._market.read_game(*self._node(key), digits)
-        if page is None:
-            raise HttpRefusal(404, NOTHING)
-        return page
-
-    def detail(self, key: str, name: str) -> object:
-        """Raises UnreadableError."""
-        return self.details[name](self._folder(key))
-
-    def _node(self, key: str) -> tuple[Path, str]:
-        folder = self._folder(key)
-        return folder, read_process(folder / NODE_FILE).peer_id
 
     def watched(self) -> list[RunView]:
         """The run that wrote last, then others that are running, 16 at most. Raises UnreadableError."""

@@ -23,7 +23,7 @@ CURVES = {
     "reward": "reward/mean", "loss": "train/loss", "entropy": "train/entropy",
     "zero_spread_share": "train/zero_spread_share", "level": "difficulty/level", "judge_auroc": "judge/canary_auroc",
     "judge_false_positive_share": "judge/canary_false_positive_share", "peers": "swarm/peers",
-    "external_share": "swarm/external_share", "wrong_value_share": "proposer/wrong_value_share",
+    "external_share": "swarm/external_share",
     "time": "time", "seconds": "seconds", "tokens": "tokens/sampled_per_second", "tokens_total": "",
     "cpu": "system/cpu", "memory": "system/memory_bytes", "gpu_memory": "system/gpu_bytes",
     **{f"seconds_{step}": f"seconds/{step}" for step in STEPS},

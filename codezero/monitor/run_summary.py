@@ -7,7 +7,7 @@ from pathlib import Path
 from codezero.monitor.health import limit_seconds
 from codezero.monitor.metrics_file import FILE_NAME, LABEL, NODE_FILE, number, whole
 from codezero.monitor.run_state import Fold, History
-from codezero.monitor.run_types import MAX_TREND, RunStatus, RunSummary
+from codezero.monitor.run_types import MAX_TREND, RunPhase, RunSummary
 from codezero.monitor.text import readable_name
 from codezero.system.pidfile import ProcessReport, read_process
 from codezero.system.signals import FAILED
@@ -57,7 +57,7 @@ def summarise_run(folder: Path, key: str = "", *, history: History | None = None
     )
 
 
-def _status(node: ProcessReport, fold: Fold) -> RunStatus:
+def _status(node: ProcessReport, fold: Fold) -> RunPhase:
     if node.alive:
         updated = number(fold.last, "time") or 0.0
         begun = updated >= (node.began or 0.0)  # the newest row is of this process

@@ -129,14 +129,14 @@ class RunHead(msgspec.Struct, frozen=True, kw_only=True):
     """When its last step was recorded."""
 
 
-RunStatus = Literal["running", "stalled", "ended", "failed", "gone", "unknown"]
+RunPhase = Literal["running", "stalled", "ended", "failed", "gone", "unknown"]
 """gone: its process ended without a word. unknown: no process has reported from its folder."""
 
 
 class RunSummary(RunHead, frozen=True, kw_only=True):
     """A run in a list. start, now and low to high: average@samples of the first and the newest exam that compare."""
 
-    state: RunStatus
+    state: RunPhase
     fleet: str
     """The run of `swarm up` whose node it is; empty: it is no part of one."""
     samples: int | None

@@ -9,11 +9,10 @@ import pytest
 from builders.api_server import monitor, no_chain, played
 from builders.monitor import exam_row, row
 
-from codezero.inspection import market_view
 from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE
 from codezero.monitor.reader import RunReader
 from codezero.monitor.run_summary import summarise_run
-from codezero.monitor.run_types import MAX_TREND, RunStatus
+from codezero.monitor.run_types import MAX_TREND, RunPhase
 from codezero.system.signals import FAILED
 
 
@@ -28,7 +27,7 @@ from codezero.system.signals import FAILED
         ({}, "unknown"),
     ],
 )
-def test_a_run_says_how_it_stands(tmp_path: Path, report: dict[str, object], state: RunStatus) -> None:
+def test_a_run_says_how_it_stands(tmp_path: Path, report: dict[str, object], state: RunPhase) -> None:
     (tmp_path / NODE_FILE).write_text(json.dumps(report))
     assert summarise_run(tmp_path).state == state
 
@@ -54,7 +53,7 @@ def test_a_run_that_wrote_nothing_since_is_not_read_again(tmp_path: Path, monkey
         return summarise_run(folder, *rest, **more)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr("codezero.monitor.reader.summarise_run", counted)
-    reader = RunReader(tmp_path, lambda _: lambda _: pytest.fail("no view"), no_chain, market_view, {})
+    reader = RunReader(tmp_path, lambda _: lambda _: pytest.fail("no view"), no_chain, {})
     reader.runs()
     running.observe(1, row(1), [])
     listed = {run.run: run.iteration for run in reader.runs().runs}
