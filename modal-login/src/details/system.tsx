@@ -32,7 +32,9 @@ export function System({ view }: { view: RunView }) {
         <LineChart wide tall title="Seconds by step" now={seconds === null ? "–" : duration(seconds)} note="Of an iteration, without exams." lines={steps} axis={{ ...scale, format: duration }} empty={NEXT} />
         <LineChart title="CPU" now={decimal(latestOf(view, "cpu"), 1)} note="In cores, of the node and its child processes." lines={one("cpu", "cores")} axis={scale} empty={NEXT} />
         <LineChart title="Memory" now={bytes(latestOf(view, "memory"))} note="Resident, of the node and its child processes." lines={one("memory", "memory")} axis={{ ...scale, format: bytes }} empty={NEXT} />
-        <LineChart title="GPU memory" now={bytes(latestOf(view, "gpu_memory"))} note="Used on its cards, by all programs." lines={one("gpu_memory", "GPU memory")} axis={{ ...scale, format: bytes }} empty="This node uses no GPU." />
+        {seriesOf(view, "gpu_memory").length > 0 && (
+          <LineChart title="GPU memory" now={bytes(latestOf(view, "gpu_memory"))} note="Used on its cards, by all programs." lines={one("gpu_memory", "GPU memory")} axis={{ ...scale, format: bytes }} empty={NEXT} />
+        )}
         <LineChart title="Tokens a second" now={whole(latestOf(view, "tokens"))} note="Sampled by the solver." lines={one("tokens", "tokens a second")} axis={{ ...scale, format: whole }} empty={NEXT} />
       </div>
     </section>
