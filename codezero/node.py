@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from codezero.errors import EvaluatorError, MarketError, ProposalError, RolloutError, SandboxError, SwarmError
 from codezero.protocols import Evaluator, Exam, Harvest, Market, Outbox, ProblemStream, Solver
-from codezero.runner import LIMITS, Iterating
+from codezero.runner import LIMITS, Iterating, Laps
 from codezero.system.state import Persistent
 from codezero.types import BELIEF, Metrics, Problem, RolloutGroup, ScoredGroup, mean
 
@@ -31,7 +31,7 @@ class Node(Iterating):
 
     def iterate(self, iteration: int, round_number: int) -> tuple[Metrics, list[ScoredGroup]]:
         """One pass; returns what was measured and the judged groups, own and peers'."""
-        began = time.monotonic()
+        laps = Laps()
         proposals: list[Problem] = []
         with self.tolerate((SwarmError, MarketError), "no proposals this iteration"):
             proposals = self.swarm.proposals(round_number)
@@ -43,6 +43,7 @@ class Node(Iterating):
             for part in self.harvest.take(proposals, round_number):
                 taken += part
         scored = [group.first for group in taken]
+        laps.end("attempts")
 
         peer_groups: list[RolloutGroup] = []
         with self.tolerate(SwarmError, "training on local rollouts only"):
@@ -54,6 +55,7 @@ class Node(Iterating):
             scored_peers = self.evaluator.score(peer_groups)
 
         judged = [*scored, *scored_peers]
+        laps.end("exchange")
         with self.tolerate((EvaluatorError, SandboxError), "the judge was not looked at this iteration"):
             self.evaluator.review(iteration, judged)
 
@@ -66,6 +68,7 @@ class Node(Iterating):
             learned = self.solver.step(taken, scored_peers)
         with self.tolerate(SandboxError, "the proposer's expected values were not checked this iteration"):
             learned |= self.proposer.learn(scored)
+        laps.end("learning")
 
         self.difficulty.observe(scored, self.evaluator.rates())
         with self.tolerate(SwarmError, "no feedback this iteration"):
@@ -77,18 +80,19 @@ class Node(Iterating):
                 written = self.proposer.propose(self.difficulty.draw(settings.problems_per_iteration))
                 self.swarm.offer(written, round_number)
 
+        laps.end("proposals")
         reward = mean_reward(scored)
         if reward is not None:
             self.outbox.add(round_number, reward, best_proposer(scored))
         row: Metrics = {
             "iteration": iteration,
             "round": round_number,
-            "seconds": time.monotonic() - began,
+            "seconds": sum(laps.seconds.values()),
             "reward/mean": reward,
             "difficulty/level": self.difficulty.level,
             "difficulty/success": success_at_proposals(scored),
         }
-        row |= self.harvest.metrics() | learned | self.evaluator.metrics()
+        row |= laps.seconds | self.harvest.metrics() | learned | self.evaluator.metrics()
         row |= self.problems.metrics() | self.shared_metrics() | bets
         return row, judged
 
@@ -143,7 +147,9 @@ class InStep:
             problems = self.problems.next_batch([], self.solver.short_of(scored))
 
     def metrics(self) -> Metrics:
-        return self._servers() | {"tokens/sampled_per_second": self._tokens / max(self._seconds, 1e-9)}
+        speed = self._tokens / max(self._seconds, 1e-9)
+        spent: Metrics = {"tokens/sampled": self._tokens, "seconds/sampling": self._seconds}
+        return self._servers() | {"tokens/sampled_per_second": speed} | spent
 
 
 def mean_reward(scored: Sequence[ScoredGroup]) -> float | None:

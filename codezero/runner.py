@@ -27,6 +27,19 @@ MOST_REPEATS = 3
 LIMITS = ("max_iterations reached", "max_minutes reached")
 
 
+class Laps:
+    """Where the time of an iteration goes, in seconds by step."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._since = time.monotonic()
+
+    def end(self, step: str) -> None:
+        """What has passed since the last one is of this step."""
+        now = time.monotonic()
+        self.seconds[f"seconds/{step}"], self._since = now - self._since, now
+
+
 @dataclass(kw_only=True)
 class Iterating:
     """What every role has; the role says what one iteration is."""

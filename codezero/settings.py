@@ -253,9 +253,9 @@ class Provenance:
     """Where the user's own file is looked for; None: nowhere."""
 
 
-def trace(overrides: Sequence[str]) -> Provenance:
-    """Every setting that `overrides` and the user's own file lead to. Raises ConfigError."""
-    values, own = _flat(dataclasses.asdict(compose(overrides))), own_overrides(overrides)
+def trace(overrides: Sequence[str], composed: NodeConfig | None = None) -> Provenance:
+    """Every setting that `overrides` and the user's own file lead to, and led to if `composed`. Raises ConfigError."""
+    values, own = _flat(dataclasses.asdict(composed or compose(overrides))), own_overrides(overrides)
     origins, files = dict.fromkeys(values, "default"), _files([*own, *overrides])
     for name in files:
         origin = MAIN if name == MAIN else name.removesuffix(".yaml").replace("/", "=")

@@ -65,7 +65,10 @@ class Accounts(Protocol):
 
 
 class Login:
-    """The state of one folder. announce: shows the claim code. days: how long a login lasts. clock: unix seconds."""
+    """The state of one folder. announce: shows the claim code, or with an empty one that none is good any more.
+
+    days: how long a login lasts. clock: unix seconds.
+    """
 
     def __init__(
         self,
@@ -83,7 +86,7 @@ class Login:
         self.passkey_claims: Tickets[tuple[bytes, bytes]] = Tickets(clock)
         """Challenge and salt."""
         self.passkey_logins: Tickets[bytes] = Tickets(clock)
-        self._accounts = accounts
+        self._accounts, self._announce = accounts, announce
         self._stretching = asyncio.Lock()
         folder.create(TOKEN, secrets.token_urlsafe(32).encode())
         self._token = (folder.read(TOKEN) or b"").strip()
@@ -123,6 +126,7 @@ class Login:
         key = await asyncio.to_thread(self._accounts.adopt) or secrets.token_bytes(32)
         owner = self.vault.claim(key, proof, opener)
         self.code.spend()
+        self._announce("")
         self.sessions.end_all()
         return await self._admit(owner, key, "this node was claimed")
 

@@ -66,7 +66,7 @@ class PageProcess(contextlib.AbstractContextManager["PageProcess"]):
         with set_aside(self._log).open("ab") as log:
             command = [sys.executable, "-m", "codezero", "dashboard", "--json", *overrides]
             self._process = Child(command, stdout=subprocess.PIPE, stderr=log)
-        self._first = b""
+        self._newest = b""
         self._answered = threading.Event()
         self._reader = threading.Thread(target=self._read, name="page-ready", daemon=True)
         self._reader.start()
@@ -76,19 +76,21 @@ class PageProcess(contextlib.AbstractContextManager["PageProcess"]):
         self._reader.join()
 
     def ready(self, seconds: float = READY_SECONDS) -> PageReady:
-        """The process's first line; a problem when there is none by then, or it cannot be read."""
+        """The process's newest line; a problem when there is none by then, or it cannot be read."""
         self._answered.wait(seconds)
         try:
-            return msgspec.json.decode(self._first, type=PageReady)
+            return msgspec.json.decode(self._newest, type=PageReady)
         except msgspec.DecodeError:
             return PageReady(url="", problem=f"the page does not start; see {self._log}")
 
     def _read(self) -> None:
-        """The first line is for `ready`; a later one has a new code, which is shown and never logged."""
+        """The first line is for `ready`; of later ones a new code is shown, and never logged."""
         assert self._process.stdout is not None
         with self._process.stdout as stream:
-            self._first = stream.readline(MAX_LINE)
-            self._answered.set()
             while line := stream.readline(MAX_LINE):
+                self._newest = line
                 with contextlib.suppress(msgspec.DecodeError):
-                    print(f"codezero: {invitation(msgspec.json.decode(line, type=PageReady))}", flush=True)
+                    if self._answered.is_set() and (ready := msgspec.json.decode(line, type=PageReady)).code:
+                        print(f"codezero: {invitation(ready)}", flush=True)
+                self._answered.set()
+        self._answered.set()

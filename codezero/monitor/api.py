@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 from aiohttp import web
@@ -36,14 +36,7 @@ class OfRun(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class OfRollout(OfRun, frozen=True):
-    id: Number
-
-
-class OfRollouts(OfRun, frozen=True):
-    before: Number | None = None
-    limit: Annotated[int, Meta(ge=1, le=100)] = 50
-    peer: Annotated[str, Meta(pattern=r"\A[1-9A-HJ-NP-Za-km-z]{1,128}\Z")] | None = None
-    own: bool | None = msgspec.field(name="mine", default=None)
+    number: Number = msgspec.field(name="id")
 
 
 class OfGames(OfRun, frozen=True):
@@ -51,8 +44,22 @@ class OfGames(OfRun, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=100)] = 50
 
 
+class OfRollouts(OfGames, frozen=True):
+    peer: Annotated[str, Meta(pattern=r"\A[1-9A-HJ-NP-Za-km-z]{1,128}\Z")] | None = None
+    own: bool | None = msgspec.field(name="mine", default=None)
+    level: Annotated[int, Meta(ge=1, le=5)] | None = None
+    status: Literal["judged", "certain_failure", "quarantined", "unavailable"] | None = None
+
+
 class OfGame(OfRun, frozen=True):
-    id: Annotated[str, Meta(pattern=r"\A[0-9a-f]{4,64}\Z")]
+    digits: Annotated[str, Meta(pattern=r"\A[0-9a-f]{4,64}\Z")] = msgspec.field(name="id")
+
+
+PARTS = {
+    **dict.fromkeys(("settings", "log", "checkpoints", "market"), OfRun),
+    **{"rollouts": OfRollouts, "rollouts/{id}": OfRollout, "market/games": OfGames, "market/games/{id}": OfGame},
+}
+"""By its address below a run's, what can be asked of a part of it."""
 
 
 class Shared:
@@ -147,11 +154,7 @@ class DataApi:
         return [
             self._get("/api/runs", Nothing, lambda _: reader.runs()),
             self._get("/api/runs/{run}", OfRun, lambda asked: reader.view(asked.run)),
-            self._get("/api/runs/{run}/rollouts", OfRollouts, lambda asked: reader.rollouts(**asdict(asked))),
-            self._get("/api/runs/{run}/rollouts/{id}", OfRollout, lambda asked: reader.rollout(asked.run, asked.id)),
-            self._get("/api/runs/{run}/market", OfRun, lambda asked: reader.market(asked.run)),
-            self._get("/api/runs/{run}/market/games", OfGames, lambda asked: reader.games(**asdict(asked))),
-            self._get("/api/runs/{run}/market/games/{id}", OfGame, lambda asked: reader.game(asked.run, asked.id)),
+            *map(self._part, PARTS),
             web.get("/api/runs/{run}/leaderboard", self._leaderboard),
             web.get("/api/runs/{run}/events", self._events, allow_head=False),
         ]
@@ -163,6 +166,11 @@ class DataApi:
     def end_with(self, app: web.Application) -> None:
         """To be called with the application of the routes: when it stops listening, open streams end."""
         app.on_shutdown.append(self._streams.close)
+
+    def _part(self, name: str) -> web.RouteDef:
+        return self._get(
+            f"/api/runs/{{run}}/{name}", PARTS[name], lambda asked: self._reader.part(name, **asdict(asked))
+        )
 
     def _get(self, path: str, kind: type[Asked], read: Callable[[Asked], object]) -> web.RouteDef:
         async def answer(request: web.Request) -> web.StreamResponse:

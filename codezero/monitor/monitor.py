@@ -4,7 +4,7 @@ import contextlib
 import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -49,9 +49,13 @@ class RunMonitor:
         swarm_kind: str,
         facts: Mapping[str, str],
         sinks: Sequence[BackgroundSink] = (),
+        usage: Callable[[], Metrics] = dict,
     ) -> None:
-        """`view` is auto, live, plain or off; `identity` the peer id; `facts` what stays the same, such as models."""
-        self.folder, self.view_kind, self._sinks = folder, view, sinks
+        """`view` is auto, live, plain or off; `identity` the peer id; `facts` what stays the same, such as models.
+
+        usage: what the node uses of the machine now, for each row.
+        """
+        self.folder, self.view_kind, self._sinks, self._usage = folder, view, sinks, usage
         self.stand_ins = ""
         """What stands in for sources of problems at the start."""
         self.state = RunState(identity=identity, swarm_kind=swarm_kind, facts=dict(facts), began=time.time())
@@ -92,7 +96,7 @@ class RunMonitor:
 
     def observe(self, iteration: int, metrics: Metrics, judged: Sequence[ScoredGroup]) -> None:
         """One row and some of the groups on disk, one picture on the screen."""
-        row = metrics | {"iteration": iteration}
+        row = self._usage() | metrics | {"iteration": iteration}
         if row.get("eval/set"):  # an exam's figures mean little without what they are of
             row |= {f"run/{name}": value for name, value in self.state.facts.items()}
         if self._file is not None:

@@ -1,24 +1,22 @@
 """What the API reads: runs below a folder, their files and markets, and the leaderboard. All methods block."""
 
-import contextlib
 import hashlib
 import logging
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec.structs import replace
 
 from codezero.errors import CodeZeroError, HttpRefusal
-from codezero.monitor.metrics_file import FILE_NAME, LABEL, NODE_FILE, whole
-from codezero.monitor.rollouts_db import read_page, read_rollout
+from codezero.monitor.metrics_file import FILE_NAME, LABEL, NODE_FILE
 from codezero.monitor.run_state import History
-from codezero.monitor.run_types import Leaderboard, Rollout, RolloutPage, RunLine, Runs, RunView
-from codezero.monitor.text import readable_name
+from codezero.monitor.run_summary import MAX_BYTES, summarise_run, touched
+from codezero.monitor.run_types import Leaderboard, Runs, RunSummary, RunView
 from codezero.system.pidfile import read_process
 
 KEY = r"[A-Za-z0-9_-][A-Za-z0-9._~-]{0,199}"
@@ -27,15 +25,6 @@ MAX_RUNS = 200
 NOTHING = "there is no such run, or no such group or game in it any more"
 ReadView = Callable[[str], RunView]
 """One run's view under its key. Raises UnreadableError."""
-
-
-class MarketReads(Protocol):
-    """Of the run in a folder, whose node has the peer id `me`. All raise MarketError."""
-
-    def read_market(self, folder: Path, me: str) -> object: ...
-    def read_games(self, folder: Path, me: str, before: int | None = None, limit: int = 50) -> object: ...
-    def read_game(self, folder: Path, me: str, digits: str) -> object | None: ...
-
 
 logger = logging.getLogger(__name__)
 
@@ -62,20 +51,13 @@ def key_of(path: str) -> str:
     return f"run-{re.sub(r'[^A-Za-z0-9._-]', '-', path)[:160]}-{digest}"
 
 
-def touched(folder: Path) -> float:
-    """When the run wrote last, in seconds since 1970; 0 when it cannot be told."""
-    times = [0.0]
-    for name in (FILE_NAME, NODE_FILE, LABEL):
-        with contextlib.suppress(OSError):
-            times.append((folder / name).stat().st_mtime)
-    return max(times)
-
-
 class RunReader:
     """What the API shows of the runs below `base`, or of the one run that `base` is; from any thread.
 
     What takes a run's key raises HttpRefusal when there is no such run. follow: begins to follow a run's files; what it
     returns is for one thread at a time. read_board: reads the chain, without any own peer; raises CodeZeroError.
+    parts: by its address below a run's, what reads a part of the run's folder, with what is asked by keyword; it gives
+    None when there is no such thing, and raises UnreadableError.
     """
 
     def __init__(
@@ -83,9 +65,9 @@ class RunReader:
         base: Path,
         follow: Callable[[Path], ReadView],
         read_board: Callable[[], Leaderboard],
-        market: MarketReads,
+        parts: Mapping[str, Callable[..., object]],
     ) -> None:
-        self._base, self._read_board, self._market = base, read_board, market
+        self._base, self._read_board, self._parts = base, read_board, parts
         unread = "the chain is being read; look again in a moment"
         self._board = Leaderboard(chain_id=None, contract="", round=None, peers=[], problem=unread)
         self._turn = threading.Lock()
@@ -95,25 +77,29 @@ class RunReader:
         def followed(folder: Path) -> tuple[threading.Lock, ReadView]:
             return threading.Lock(), follow(folder)
 
-        self._followed = followed
+        @lru_cache(24)
+        def histories(folder: Path) -> tuple[threading.Lock, History]:
+            return threading.Lock(), History(folder, budget=MAX_BYTES)
+
+        self._followed, self._histories = followed, histories
+        self._summaries: dict[Path, tuple[float, RunSummary]] = {}
 
     def runs(self) -> Runs:
-        return Runs(runs=[_line(key, folder) for key, folder in self._folders().items()])
+        """Of a run whose files are as they were, nothing is read."""
+        folders = self._folders()
+        self._summaries = {folder: self._summary(key, folder) for key, folder in folders.items()}
+        return Runs(runs=[summary for _, summary in self._summaries.values()])
 
     def view(self, key: str) -> RunView:
         """Raises UnreadableError."""
         return self._view(key, self._folder(key))
 
-    def rollouts(self, run: str, **which: Any) -> RolloutPage:
-        """which: as read_page takes it. Raises UnreadableError."""
-        return read_page(self._folder(run), **which)
-
-    def rollout(self, key: str, number: int) -> Rollout:
-        """Raises UnreadableError, and HttpRefusal when there is no such group, or no more."""
-        rollout = read_rollout(self._folder(key), number)
-        if rollout is None:
+    def part(self, name: str, run: str, **which: Any) -> object:
+        """What is asked for beside the view. Raises UnreadableError, and HttpRefusal when there is no such thing."""
+        shown = self._parts[name](self._folder(run), **which)
+        if shown is None:
             raise HttpRefusal(404, NOTHING)
-        return rollout
+        return shown
 
     def read_board(self) -> None:
         """Read the chain for `leaderboard`. For one thread at a time."""
@@ -130,23 +116,6 @@ class RunReader:
         peers = [replace(line, own=line.peer_id == own) for line in self._board.peers]
         return replace(self._board, peers=peers)
 
-    def market(self, key: str) -> object:
-        return self._market.read_market(*self._node(key))
-
-    def games(self, run: str, **which: Any) -> object:
-        return self._market.read_games(*self._node(run), **which)
-
-    def game(self, key: str, digits: str) -> object:
-        """Raises HttpRefusal when there is no such game, or no more."""
-        page = self._market.read_game(*self._node(key), digits)
-        if page is None:
-            raise HttpRefusal(404, NOTHING)
-        return page
-
-    def _node(self, key: str) -> tuple[Path, str]:
-        folder = self._folder(key)
-        return folder, read_process(folder / NODE_FILE).peer_id
-
     def watched(self) -> list[RunView]:
         """The run that wrote last, then others that are running, 16 at most. Raises UnreadableError."""
         folders = self._folders()
@@ -158,6 +127,15 @@ class RunReader:
         turn, read_view = self._followed(folder)
         with turn:
             return read_view(key)
+
+    def _summary(self, key: str, folder: Path) -> tuple[float, RunSummary]:
+        """With when the run wrote last. A running one can stall or die without a word, and is read anew."""
+        written = touched(folder)
+        if (known := self._summaries.get(folder)) and known[0] == written and not known[1].running:
+            return known
+        turn, history = self._histories(folder)
+        with turn:
+            return written, summarise_run(folder, key, history=history)
 
     def _folder(self, key: str) -> Path:
         """Raises HttpRefusal."""
@@ -174,16 +152,3 @@ class RunReader:
                 folders = find_runs(self._base)
                 self._listed = time.monotonic(), folders
             return folders
-
-
-def _line(key: str, folder: Path) -> RunLine:
-    node, history = read_process(folder / NODE_FILE), History(folder, budget=1 << 16)  # half of it from the end
-    with contextlib.suppress(OSError):
-        history.read()
-    return RunLine(
-        run=key,
-        name=readable_name(node.peer_id) if node.peer_id else "unknown",
-        running=node.alive,
-        iteration=whole(history.fold.last, "iteration"),
-        updated=touched(folder) or None,
-    )

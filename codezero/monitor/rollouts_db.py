@@ -63,6 +63,10 @@ DELETE FROM rollouts WHERE id <= (SELECT max(id) FROM (
 ) WHERE place > ? OR total > ?)
 """
 """Keeps the newest of so many groups and bytes."""
+OF_LEVEL = "json_extract(CAST(line AS TEXT), '$.level') = ?"
+WITH_STATUS = (
+    "EXISTS (SELECT 1 FROM json_each(CAST(body AS TEXT), '$.attempts') WHERE json_extract(value, '$.status') = ?)"
+)
 
 
 class RolloutStore:
@@ -197,10 +201,20 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def read_page(
-    folder: Path, *, before: int | None = None, limit: int = 50, peer: str | None = None, own: bool | None = None
+    folder: Path,
+    *,
+    before: int | None = None,
+    limit: int = 50,
+    peer: str | None = None,
+    own: bool | None = None,
+    level: int | None = None,
+    status: str | None = None,
 ) -> RolloutPage:
-    """The newest groups with an id below `before`, of one peer or side; none without a file. Raises UnreadableError."""
-    conditions = {"id < ?": before, "peer = ?": peer, "mine = ?": own}
+    """The newest groups with an id below `before`, of one peer or side, of one level, or with an attempt of a status.
+
+    None without a file. Raises UnreadableError.
+    """
+    conditions = {"id < ?": before, "peer = ?": peer, "mine = ?": own, OF_LEVEL: level, WITH_STATUS: status}
     given = {condition: value for condition, value in conditions.items() if value is not None}
     where = f"WHERE {' AND '.join(given)}" if given else ""
     query = f"SELECT id, line FROM rollouts {where} ORDER BY id DESC LIMIT ?"

@@ -18,16 +18,19 @@ from codezero.monitor.run_types import MAX_EXAMS, MAX_POINTS, MAX_ROUNDS, ExamVi
 from codezero.monitor.text import clean
 from codezero.types import Metrics
 
+STEPS = ("attempts", "sampling", "exchange", "learning", "proposals")
 CURVES = {
     "reward": "reward/mean", "loss": "train/loss", "entropy": "train/entropy",
     "zero_spread_share": "train/zero_spread_share", "level": "difficulty/level", "judge_auroc": "judge/canary_auroc",
     "judge_false_positive_share": "judge/canary_false_positive_share", "peers": "swarm/peers",
-    "external_share": "swarm/external_share", "wrong_value_share": "proposer/wrong_value_share",
+    "external_share": "swarm/external_share",
+    "time": "time", "seconds": "seconds", "tokens": "tokens/sampled_per_second", "tokens_total": "",
+    "cpu": "system/cpu", "memory": "system/memory_bytes", "gpu_memory": "system/gpu_bytes",
+    **{f"seconds_{step}": f"seconds/{step}" for step in STEPS},
     **{f"success_{level}": f"difficulty/success_{level}" for level in range(1, 6)},
 }  # fmt: skip
-"""Name in the page's view, and key in a row."""
+"""Name in the page's view, and key in a row; tokens_total is summed up here."""
 UNAVAILABLE, MISMATCH = "judge/unavailable_share", "train/mismatch_alarm"
-AVERAGED = CURVES | {"seconds": "seconds", "tokens": "tokens/sampled_per_second"}
 EXAM = {
     "low": "eval/ci_low", "high": "eval/ci_high", "pass_low": "eval/pass_ci_low", "pass_high": "eval/pass_ci_high",
     "control": "eval/control", "problems": "eval/problems", "unknown_share": "eval/unknown_share",
@@ -103,7 +106,7 @@ class Played:
 class Fold:
     """Everything kept of the rows so far."""
 
-    series: dict[str, Averaged] = field(default_factory=lambda: {name: Averaged() for name in AVERAGED})
+    series: dict[str, Averaged] = field(default_factory=lambda: {name: Averaged() for name in CURVES})
     exams: list[ExamView] = field(default_factory=list[ExamView])
     """Oldest first, at most MAX_EXAMS; then every other one is dropped, but for the first and the newest."""
     rounds: dict[int, Played] = field(default_factory=dict[int, Played])
@@ -155,9 +158,11 @@ class Fold:
         return trouble_of(self.judge)
 
     def _add(self, row: Metrics, iteration: int) -> None:
-        for name, key in AVERAGED.items():
+        for name, key in CURVES.items():
             if (value := number(row, key)) is not None:
                 self.series[name].add(iteration, value)
+        if (tokens := number(row, "tokens/sampled")) is not None:
+            self.series["tokens_total"].add(iteration, (self.series["tokens_total"].newest or 0.0) + tokens)
         if row.get("eval/source") is not None or row.get("eval/average_at_8") is not None:
             self._examine(read_exam(row))
         round_number = whole(row, "round")

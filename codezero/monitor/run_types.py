@@ -13,6 +13,7 @@ MAX_POINTS = 240
 MAX_EXAMS = 400
 MAX_ROUNDS = 40
 MAX_PEERS = 200
+MAX_TREND = 24
 
 Series = list[tuple[float, float]]
 """[(iteration, value)], oldest first."""
@@ -118,7 +119,7 @@ class NetworkView(msgspec.Struct, frozen=True, kw_only=True):
     addresses: list[str]
 
 
-class RunLine(msgspec.Struct, frozen=True, kw_only=True):
+class RunHead(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     """Its key in the API."""
     name: str
@@ -128,7 +129,31 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     """When its last step was recorded."""
 
 
-class RunCore(RunLine, frozen=True, kw_only=True):
+RunPhase = Literal["running", "stalled", "ended", "failed", "gone", "unknown"]
+"""gone: its process ended without a word. unknown: no process has reported from its folder."""
+
+
+class RunSummary(RunHead, frozen=True, kw_only=True):
+    """A run in a list. start, now and low to high: average@samples of the first and the newest exam that compare."""
+
+    state: RunPhase
+    fleet: str
+    """The run of `swarm up` whose node it is; empty: it is no part of one."""
+    samples: int | None
+    source: str
+    """How they were measured; empty: not yet."""
+    start: float | None
+    now: float | None
+    low: float | None
+    high: float | None
+    delta: float | None
+    """now less start; None: there are not two exams to compare."""
+    reward: float | None
+    sparkline: list[float]
+    """The averages of these exams, oldest first, at most MAX_TREND."""
+
+
+class RunCore(RunHead, frozen=True, kw_only=True):
     """What page and `codezero status` both show."""
 
     peer_id: str
@@ -175,7 +200,7 @@ class RunView(RunCore, frozen=True, kw_only=True):
 class Runs(msgspec.Struct, frozen=True, kw_only=True):
     """All runs of this folder, the one written last first."""
 
-    runs: list[RunLine]
+    runs: list[RunSummary]
 
 
 class RolloutLine(msgspec.Struct, frozen=True, kw_only=True):

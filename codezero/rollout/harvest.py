@@ -78,6 +78,7 @@ class Ahead(StateFile[_Held], file="harvest.json", schema=_Held, optional=True):
         self._tokens, self._staleness, self._since = 0, [], time.monotonic()
         return self._servers() | {
             "tokens/sampled_per_second": tokens / max(self._since - since, 1e-9),
+            "tokens/sampled": tokens,
             "rollout/staleness": mean(staleness),
             "rollout/groups_ahead": len(self._drawn) + len(self._under_way),
             "rollout/expired": self._expired,

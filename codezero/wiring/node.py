@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.chain.rounds import LateChain
-from codezero.config import MonitorConfig, NodeConfig
+from codezero.config import NodeConfig
 from codezero.config.learning import source_weights
 from codezero.environment import Environment
 from codezero.login.page_process import PageProcess, announce, wanted
-from codezero.monitor.logs import Secrets, known_secrets, setup_logging
+from codezero.monitor.logs import setup_logging
 from codezero.monitor.monitor import RunMonitor
-from codezero.monitor.sinks import BackgroundSink, need, tensorboard_sink, wandb_sink
 from codezero.monitor.text import print_flushed
 from codezero.nano import NANO
 from codezero.node import InStep, Node
@@ -47,6 +46,7 @@ from codezero.wiring.hardware import fit
 from codezero.wiring.hub import PushedCheckpoints
 from codezero.wiring.market import build_market
 from codezero.wiring.models import FrozenModels, build_policy, deal_cards
+from codezero.wiring.monitor import build_monitor, check_sinks, record_settings, secrets_of
 from codezero.wiring.network import MEMBERS, REGISTRY, build_swarm
 from codezero.wiring.proposer import PartsLater, build_proposer, build_proposer_node, vetted
 from codezero.wiring.solver import build_solver, build_verified, verifier_config
@@ -79,7 +79,7 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
         page = stack.enter_context(PageProcess(config, overrides)) if wanted(config) else None
         swarm = build_swarm(config, environment, identity, folder, stack)
         stack.callback(swarm.close)  # after the outbox, whose last points may go through it
-        config = config if proposes else fit(config, overrides, folder.path)
+        composed, config = config, config if proposes else fit(config, overrides, folder.path)
         known_round = KnownRound()
         chain = start_chain(config, swarm, folder, known_round, stack)
         monitor = build_monitor(config, folder, swarm)
@@ -96,6 +96,7 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
         node.known_round = known_round
         if isinstance(swarm, HivemindSwarm):
             (folder.path / ADDRESSES).write_text("".join(f"{address}\n" for address in swarm.addresses))
+        record_settings(folder.path, composed, config, overrides)
         folder.record_start()
         if page is not None:
             announce(page)
@@ -247,34 +248,3 @@ def build_stream(
         monitor.add_facts(environment=environment.name, evaluator=f"rule of {environment.name}", proposer="derived")
     monitor.add_facts(problems=f"{environment.name} {environment.digest[:12]}" if environment.digest else stream.name)
     return stream
-
-
-def secrets_of(config: NodeConfig) -> Secrets:
-    """Everything that the settings know to be secret, and what the environment's names call so."""
-    chain, hub = config.chain, config.hub
-    passphrase = f"{chain.wallet}.passphrase"
-    return known_secrets(
-        variables=[chain.passphrase_variable, hub.token_variable],
-        files=[chain.passphrase_file, chain.signer_token, hub.token_file, passphrase],
-        addresses=[url for url in chain.rpc_urls if "://" in url],
-    )
-
-
-def check_sinks(config: MonitorConfig) -> None:
-    """Raise ConfigError for a sink that is on and whose library is missing."""
-    if config.wandb:
-        need("wandb", "wandb", f"monitor.wandb={config.wandb}")
-    if config.tensorboard:
-        need("tensorboardX", "tensorboardx", "monitor.tensorboard=true")
-
-
-def build_monitor(config: NodeConfig, folder: RunFolder, swarm: Swarm) -> RunMonitor:
-    facts = {"solver": config.model.solver, "evaluator": config.evaluator.model, "proposer": config.proposer.model}
-    settings, path, peer, kind = config.monitor, folder.path, swarm.peer_id, config.swarm.kind
-    sinks: list[BackgroundSink] = []  # their libraries load in their own threads
-    if settings.wandb:
-        about, logs = {"peer": peer, **facts}, Path(config.run.logs)
-        sinks.append(BackgroundSink("Weights & Biases", lambda _: wandb_sink(settings.wandb, about, path, logs)))
-    if settings.tensorboard:
-        sinks.append(BackgroundSink("TensorBoard", lambda iteration: tensorboard_sink(path, iteration)))
-    return RunMonitor(folder=path, view=settings.view, identity=peer, swarm_kind=kind, facts=facts, sinks=sinks)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from codezero.chain.devchain_process import ChainEndpoint, Lock
 from codezero.chain.wallet import EphemeralAccount
 from codezero.config import ChainConfig, NodeConfig
-from codezero.inspection import market_view
+from codezero.inspection.run_details import parts
 from codezero.inspection.run_files import RunFiles
 from codezero.login.guard import Access
 from codezero.login.login import Login
@@ -81,7 +81,7 @@ def build_page(config: NodeConfig, run: Path | None, login: Login) -> "web.Appli
             run or base,
             lambda folder: RunFiles(folder).view,
             lambda: board_page(read_board(config.chain, base, lambda _: None)),
-            market_view,
+            parts(Path(config.run.logs)),
         )
     )
     app = build_app(login, {Access.READABLE: data.data, Access.PROBE: data.probes})

@@ -7,6 +7,7 @@ import { type Live, useLive } from "./api/live";
 import { getRuns } from "./api/routes";
 import { useEvery, useLoaded } from "./api/use";
 import { Boundary } from "./boundary";
+import { CheckpointsTab, LogTab, SettingsTab, Tabs } from "./details/tabs";
 import { AccountPage } from "./login/account";
 import { ClaimPage } from "./login/claim";
 import { LoginPage } from "./login/enter";
@@ -18,9 +19,12 @@ import { RolloutDetail } from "./rollouts/detail";
 import { LeaderboardPage } from "./rollouts/leaderboard";
 import { RolloutList } from "./rollouts/list";
 import { type Route, useRoute } from "./route";
+import { runName } from "./runs/compare";
+import { RunsPage } from "./runs/runs";
+import { SwarmPage } from "./runs/swarm";
 import { Frame } from "./frame";
 
-const SESSION_MS = 60_000;
+const SESSION_MS = 15_000;
 const RUNS_MS = 15_000;
 
 const getSession = () => get("/api/session", LoginState);
@@ -59,7 +63,7 @@ function Inside({ session, onSession }: InsideProps) {
   useEvery(RUNS_MS, reload);
   const runs = value?.runs ?? [];
   const run = ("run" in route ? route.run : null) ?? runs[0]?.run ?? null;
-  const live = useLive(route.page === "overview" ? run : null);
+  const live = useLive(route.page === "overview" || route.page === "system" ? run : null);
   const claimed = useCallback(
     (next: Session) => {
       onSession(next);
@@ -78,6 +82,10 @@ function Inside({ session, onSession }: InsideProps) {
           )
         ) : run === null ? (
           <NoRun error={error} known={value !== null} retry={reload} />
+        ) : route.page === "runs" ? (
+          <RunsPage runs={runs} chosen={route.chosen} />
+        ) : route.page === "swarm" ? (
+          <SwarmPage fleet={route.fleet} runs={runs} />
         ) : (
           <Page route={route} run={run} live={live} />
         )}
@@ -87,18 +95,36 @@ function Inside({ session, onSession }: InsideProps) {
 }
 
 function Page({ route, run, live }: { route: Route; run: string; live: Live }) {
-  if (route.page === "rollouts") return <RolloutList run={run} peer={route.peer} mine={route.mine} />;
-  if (route.page === "rollout") return <RolloutDetail run={run} id={route.id} />;
-  if (route.page === "leaderboard") return <LeaderboardPage run={run} />;
-  if (route.page === "market") return <MarketPage run={run} />;
-  if (route.page === "game") return <GameDetail run={run} id={route.id} />;
+  switch (route.page) {
+    case "rollouts":
+      return <RolloutList run={run} filter={route} />;
+    case "rollout":
+      return <RolloutDetail run={run} id={route.id} />;
+    case "leaderboard":
+      return <LeaderboardPage run={run} />;
+    case "market":
+      return <MarketPage run={run} />;
+    case "game":
+      return <GameDetail run={run} id={route.id} />;
+    case "settings":
+    case "log":
+    case "checkpoints":
+      return (
+        <>
+          <h1 tabIndex={-1}>{titleOf(route)}</h1>
+          <p className="muted">of {runName(run)}</p>
+          <Tabs run={run} page={route.page} />
+          {route.page === "settings" ? <SettingsTab run={run} /> : route.page === "log" ? <LogTab run={run} /> : <CheckpointsTab run={run} />}
+        </>
+      );
+  }
   if (live.view === null) {
     return live.problem === null ? <Empty>Loading the run…</Empty> : <TroublePage title="This run cannot be shown" error={live.problem} />;
   }
   return (
     <>
       {live.problem !== null && <Trouble error={live.problem} />}
-      <Overview view={live.view} link={live.link} />
+      <Overview view={live.view} link={live.link} page={route.page === "system" ? "system" : "overview"} />
     </>
   );
 }
@@ -120,5 +146,6 @@ function NoRun({ error, known, retry }: { error: unknown; known: boolean; retry:
 function titleOf(route: Route): string {
   if (route.page === "rollout") return `Rollout ${route.id}`;
   if (route.page === "game") return `Game ${route.id.slice(0, 8)}`;
-  return { overview: "Overview", market: "Judge", rollouts: "Rollouts", leaderboard: "Leaderboard", account: "Account" }[route.page];
+  const names = { runs: "Runs", swarm: "Swarm", overview: "Overview", system: "System", settings: "Config", log: "Log", checkpoints: "Checkpoints" };
+  return { ...names, market: "Judge", rollouts: "Rollouts", leaderboard: "Leaderboard", account: "Account" }[route.page];
 }

@@ -1,16 +1,16 @@
 /** What is around every page: the bar with its places, the choice of the run, the way to the account. */
 import { type ReactNode, useEffect, useRef } from "react";
 
-import type { RunLine } from "./api/contract";
+import type { RunSummary } from "./api/contract";
 import type { Session } from "./api/login_contract";
-import { formatRoute, type Route } from "./route";
+import { EVERY, formatRoute, PLAIN, type Route } from "./route";
 import { visibleLine } from "./text/visible";
 
 interface Props {
   readonly title?: string;
   readonly session?: Session;
   readonly route?: Route;
-  readonly runs?: readonly RunLine[];
+  readonly runs?: readonly RunSummary[];
   /** Which one is shown. */
   readonly run?: string | null;
   readonly children: ReactNode;
@@ -44,7 +44,7 @@ export function Frame({ title = "", session, route, runs = [], run = null, child
           <>
             <Places route={route} run={run} />
             <div className="right">
-              {runs.length > 1 && <RunPicker runs={runs} run={run} route={route} />}
+              {runs.length > 1 && "run" in route && <RunPicker runs={runs} run={run} route={route} />}
               <Account session={session} current={route.page === "account"} />
             </div>
           </>
@@ -70,11 +70,14 @@ function useTitleAndFocus(title: string, main: { readonly current: HTMLElement |
   }, [title, main]);
 }
 
+const TABS: ReadonlySet<string> = new Set(["overview", "system", "settings", "log", "checkpoints"]);
+
 function Places({ route, run }: { route: Route; run: string | null }) {
   const chosen = "run" in route && route.run !== null ? run : null;
   const places: readonly { readonly name: string; readonly to: Route; readonly here: boolean }[] = [
-    { name: "Overview", to: { page: "overview", run: chosen }, here: route.page === "overview" },
-    { name: "Rollouts", to: { page: "rollouts", run: chosen, peer: null, mine: null }, here: route.page === "rollouts" || route.page === "rollout" },
+    { name: "Runs", to: { page: "runs", chosen: [] }, here: route.page === "runs" || route.page === "swarm" },
+    { name: "Overview", to: { page: "overview", run: chosen }, here: TABS.has(route.page) },
+    { name: "Rollouts", to: { page: "rollouts", run: chosen, ...EVERY }, here: route.page === "rollouts" || route.page === "rollout" },
     { name: "Judge", to: { page: "market", run: chosen }, here: route.page === "market" || route.page === "game" },
     { name: "Leaderboard", to: { page: "leaderboard", run: chosen }, here: route.page === "leaderboard" },
   ];
@@ -89,14 +92,14 @@ function Places({ route, run }: { route: Route; run: string | null }) {
   );
 }
 
-function RunPicker({ runs, run, route }: { runs: readonly RunLine[]; run: string | null; route: Route }) {
-  const go = (chosen: string) => {
-    const to: Route =
-      route.page === "rollouts" || route.page === "rollout"
-        ? { page: "rollouts", run: chosen, peer: null, mine: null }
-        : { page: route.page === "leaderboard" ? "leaderboard" : route.page === "market" || route.page === "game" ? "market" : "overview", run: chosen };
-    window.location.hash = formatRoute(to);
-  };
+/** The same page of another run; from a rollout or a game to their list. */
+function moved(route: Route, run: string): Route {
+  if (route.page === "rollouts" || route.page === "rollout") return { page: "rollouts", run, ...EVERY };
+  return { page: route.page === "game" ? "market" : (PLAIN.find((page) => page === route.page) ?? "overview"), run };
+}
+
+function RunPicker({ runs, run, route }: { runs: readonly RunSummary[]; run: string | null; route: Route }) {
+  const go = (chosen: string) => (window.location.hash = formatRoute(moved(route, chosen)));
   return (
     <label className="picker">
       <span className="unseen">Run</span>

@@ -16,8 +16,10 @@ test("smoothing a straight line leaves it alone, its ends too", () => {
 });
 
 test("a short curve has no trend of its own", () => {
-  expect(trend("reward", line(10), "judged")).toHaveLength(1);
-  expect(trend("reward", line(100), "judged")).toHaveLength(2);
+  const reward = { label: "reward", tone: "judged", noisy: true } as const;
+  expect(trend({ ...reward, points: line(10) }, 0.1)).toHaveLength(1);
+  expect(trend({ ...reward, points: line(100) }, 0)).toHaveLength(1);
+  expect(trend({ ...reward, points: line(100) }, 0.1)).toHaveLength(2);
 });
 
 test("an exam without a figure leaves no point", () => {

@@ -15,7 +15,7 @@ from aiohttp.typedefs import Handler
 from builders.monitor import PEER, exam_row, group, row
 
 from codezero.errors import ChainError, HttpRefusal
-from codezero.inspection import market_view
+from codezero.inspection.run_details import parts
 from codezero.inspection.run_files import RunFiles
 from codezero.monitor.api import DataApi, Streams
 from codezero.monitor.monitor import RunMonitor
@@ -122,7 +122,7 @@ def served(
     thread.start()
 
     async def start() -> tuple[web.AppRunner, int]:
-        reader = RunReader(base, lambda folder: RunFiles(folder).view, board, market_view)
+        reader = RunReader(base, lambda folder: RunFiles(folder).view, board, parts(base.parent / "logs"))
         api = DataApi(reader, streams=Streams(pause=pause, silence=silence))
         app = web.Application(middlewares=[answer_refusals])
         app.add_routes([*api.data, *api.probes])

@@ -7,6 +7,7 @@ start from nothing only the imports are left out, which keep no state of a run.
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-TIMING = {"time", "seconds", "tokens/sampled_per_second", "eval/seconds"}
+TIMING = re.compile(r"time|seconds(/.*)?|tokens/sampled_per_second|eval/seconds|system/.*")
 """Of a row: what tells the clock."""
 
 LOADER = """
@@ -108,7 +109,7 @@ def settings(base: Path, name: str, *overrides: str) -> list[str]:
 def rows(run: Path) -> list[dict[str, Any]]:
     """Of metrics.jsonl, without what tells the clock. A line that is being written is left out."""
     lines = (run / "metrics.jsonl").read_bytes().split(b"\n")[:-1]
-    return [{key: value for key, value in json.loads(line).items() if key not in TIMING} for line in lines]
+    return [{key: value for key, value in json.loads(line).items() if not TIMING.fullmatch(key)} for line in lines]
 
 
 def files(checkpoint: Path) -> dict[str, bytes]:

@@ -128,17 +128,28 @@ export const RunView = object({
 });
 export type RunView = Checked<typeof RunView>;
 
-export const RunLine = object({
+export const RunSummary = object({
   run: text,
   name: text,
   running: flag,
   iteration: maybe(number),
   updated: maybe(number),
+  state: oneOf("ended", "failed", "gone", "running", "stalled", "unknown"),
+  fleet: text,
+  samples: maybe(number),
+  source: text,
+  start: maybe(number),
+  now: maybe(number),
+  low: maybe(number),
+  high: maybe(number),
+  delta: maybe(number),
+  reward: maybe(number),
+  sparkline: list(number),
 });
-export type RunLine = Checked<typeof RunLine>;
+export type RunSummary = Checked<typeof RunSummary>;
 
 export const Runs = object({
-  runs: list(RunLine),
+  runs: list(RunSummary),
 });
 export type Runs = Checked<typeof Runs>;
 
@@ -206,3 +217,34 @@ export const Leaderboard = object({
   problem: text,
 });
 export type Leaderboard = Checked<typeof Leaderboard>;
+
+export const SettingLine = object({
+  key: text,
+  value: text,
+  origin: text,
+});
+export type SettingLine = Checked<typeof SettingLine>;
+
+export const RunSettings = object({
+  settings: list(SettingLine),
+});
+
+export const LogTail = object({
+  path: text,
+  text: text,
+  cut: flag,
+});
+
+export const CheckpointLine = object({
+  name: text,
+  iteration: maybe(number),
+  size: maybe(number),
+  digest: text,
+  saved: number,
+  problem: text,
+});
+export type CheckpointLine = Checked<typeof CheckpointLine>;
+
+export const RunCheckpoints = object({
+  checkpoints: list(CheckpointLine),
+});

@@ -55,11 +55,11 @@ async function fetched(path: string, init: RequestInit): Promise<{ response: Res
   }
 }
 
-/** Fired on the window when the server wants a log-in first: whoever shows the session asks for it anew. */
+/** Fired on the window when the session is another than the page thinks: whoever shows it asks for it anew. */
 export const LOGGED_OUT = "codezero:logged-out";
 
 function refused(response: Response, value: unknown): Refused {
-  if (response.status === 401) window.dispatchEvent(new Event(LOGGED_OUT));
+  if (response.status === 401 || response.status === 409) window.dispatchEvent(new Event(LOGGED_OUT));
   const seconds = Number(response.headers.get("Retry-After") ?? Number.NaN);
   let line = response.statusText || `HTTP ${response.status}`;
   try {

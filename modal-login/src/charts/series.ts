@@ -15,8 +15,14 @@ export interface Line {
   /** Thin and pale: the raw values behind a smoothed line. */
   readonly faint?: boolean;
   readonly band?: { readonly low: Series; readonly high: Series };
+  /** Drawn pale, with its trend. */
+  readonly noisy?: boolean;
+  /** Whose it is, where a chart has several runs. */
+  readonly run?: string;
 }
 
+/** For lines that have no colour of their own, in this order. */
+export const TONES: readonly Tone[] = ["truth", "judged", "pass", "alarm", "plain", "l1", "l3", "l4"];
 const FEW = 30;
 
 /** At most `most` of the points, evenly, always with the first and the last. */
@@ -35,13 +41,13 @@ export function smoothed(points: Series, reach: number): Series {
   });
 }
 
-/** A noisy curve: what was measured, pale, and its trend; a short one as it is. */
-export function trend(label: string, points: Series, tone: Tone): Line[] {
-  if (points.length < FEW) return [{ label, points, tone }];
-  const reach = Math.max(2, Math.round(points.length / 24));
+/** A noisy curve: what was measured, pale, and its trend; a short one as it is. share: of its points, averaged on either side. */
+export function trend(line: Line, share: number): Line[] {
+  const reach = Math.round(line.points.length * share);
+  if (line.noisy !== true || line.points.length < FEW || reach < 1) return [line];
   return [
-    { label: `${label}, smoothed`, points: smoothed(points, reach), tone },
-    { label, points, tone, faint: true },
+    { ...line, label: `${line.label}, smoothed`, points: smoothed(line.points, reach) },
+    { ...line, faint: true },
   ];
 }
 

@@ -12,8 +12,10 @@ export interface Axis {
   readonly step?: number;
   /** The iteration that all curves reach to. */
   readonly until: number | null;
-  /** What is counted along the bottom. */
+  /** What is counted along the bottom, of a chart that has its own measure; without it that of the page. */
   readonly along?: string;
+  /** The part that is shown along the bottom. */
+  readonly span?: readonly [number, number] | null;
   /** Of the marks along the bottom, behind the point. */
   readonly digits?: number;
   readonly format: (value: number) => string;
@@ -71,12 +73,13 @@ function edge(points: Line["points"], tone: Tone, filled: boolean): Dataset {
 
 const places = (points: Line["points"]): Place[] => points.map(([x, y]) => ({ x, y }));
 
-/** `lines` is asked anew for every tooltip, for the chart lives longer than its values. */
-export function configuration(lines: () => readonly Line[], axis: Axis): Configuration {
+/** Both are asked anew for every tooltip, for the chart lives longer than its values. */
+export function configuration(lines: () => readonly Line[], axis: () => Axis): Configuration {
   return { type: "line", data: { datasets: datasets(lines()) }, options: options(lines, axis) };
 }
 
-function options(lines: () => readonly Line[], axis: Axis): NonNullable<Configuration["options"]> {
+function options(lines: () => readonly Line[], measure: () => Axis): NonNullable<Configuration["options"]> {
+  const axis = measure();
   const font = { family: css("--sans"), size: 12 };
   const ticks = { color: css("--muted"), font, maxRotation: 0, autoSkipPadding: 12 };
   const grid = { color: css("--grid"), tickLength: 0 };
@@ -97,14 +100,16 @@ function options(lines: () => readonly Line[], axis: Axis): NonNullable<Configur
         ticks: { ...ticks, maxTicksLimit: TICKS_Y, padding: 8, callback: (value) => axis.format(Number(value)) },
       },
     },
-    plugins: { tooltip: tooltip(lines, axis, font) },
+    plugins: { tooltip: tooltip(lines, measure, font) },
   };
 }
 
 /** The bounds that follow the values. */
 export function rescale(chart: LineChart, axis: Axis): void {
   const { x, y } = chart.options.scales ?? {};
-  if (x !== undefined && axis.until !== null) Object.assign(x, { suggestedMax: axis.until });
+  const [min, max] = axis.span ?? [undefined, undefined];
+  if (x !== undefined) Object.assign(x, { min, max, suggestedMax: axis.until ?? undefined });
+  if (x?.ticks !== undefined) Object.assign(x.ticks, { precision: axis.digits ?? 0 });
   if (y !== undefined) Object.assign(y, bounds(axis));
   if (y?.ticks !== undefined && axis.step !== undefined) Object.assign(y.ticks, { stepSize: axis.step });
 }
@@ -116,7 +121,7 @@ function bounds(axis: Axis): { min?: number; max?: number; grace?: string } {
   };
 }
 
-function tooltip(lines: () => readonly Line[], axis: Axis, font: { family: string; size: number }) {
+function tooltip(lines: () => readonly Line[], measure: () => Axis, font: { family: string; size: number }) {
   return {
     filter: (item: TooltipItem<"line">) => item.dataset.label !== "",
     backgroundColor: css("--ink"),
@@ -129,13 +134,13 @@ function tooltip(lines: () => readonly Line[], axis: Axis, font: { family: strin
     boxWidth: 10,
     boxHeight: 2,
     callbacks: {
-      title: (items: TooltipItem<"line">[]) => `${axis.along ?? "iteration"} ${place(items[0]?.parsed.x ?? 0)}`,
+      title: (items: TooltipItem<"line">[]) => `${measure().along ?? "iteration"} ${place(items[0]?.parsed.x ?? 0)}`,
       label: (item: TooltipItem<"line">) => {
         const line = lines().find(({ label }) => label === item.dataset.label);
         const low = line?.band?.low.find(([x]) => x === item.parsed.x)?.[1];
         const high = line?.band?.high.find(([x]) => x === item.parsed.x)?.[1];
-        const around = low === undefined || high === undefined ? "" : ` [${axis.format(low)}, ${axis.format(high)}]`;
-        return ` ${item.dataset.label}: ${axis.format(item.parsed.y ?? Number.NaN)}${around}`;
+        const around = low === undefined || high === undefined ? "" : ` [${measure().format(low)}, ${measure().format(high)}]`;
+        return ` ${item.dataset.label}: ${measure().format(item.parsed.y ?? Number.NaN)}${around}`;
       },
     },
   };

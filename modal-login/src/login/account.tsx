@@ -26,10 +26,10 @@ export function AccountPage({ session, onSession }: { session: Session; onSessio
         <Row name="logged in until">{session.expires === null ? "not known" : moment(session.expires)}</Row>
       </dl>
       <Out lock={false} action="Log out" onSession={onSession}>
-        This browser is logged out. The node keeps its key open and goes on counting points.
+        For this browser only. The node keeps its key open and goes on counting points.
       </Out>
       <Out lock action="Log out and lock" onSession={onSession}>
-        All browsers are logged out and the node forgets the open key. It goes on training; points wait until the next log-in.
+        For every browser; and the node forgets the open key. It goes on training, and points wait until the next log-in.
       </Out>
     </div>
   );

@@ -5,7 +5,7 @@ import { decimal, percent } from "../text/format";
 
 const LITTLE = 0.25;
 
-export function axesOf({ iteration: until }: RunView) {
+export function axesOf({ iteration: until }: Pick<RunView, "iteration">) {
   const share: Axis = { min: 0, max: 1, step: 0.25, format: (value) => percent(value, 0), until };
   return {
     share,

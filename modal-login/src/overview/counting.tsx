@@ -1,7 +1,7 @@
 /** What is counted: points on their way to the chain, the rounds, and the errors that the run survived. */
 import type { OutboxView, Round, RunView } from "../api/contract";
 import { ForeignLine } from "../parts/foreign";
-import { Empty, Notice } from "../parts/notice";
+import { Empty, NotYet, Notice } from "../parts/notice";
 import { Table } from "../parts/table";
 import { Term } from "../parts/term";
 import { formatRoute } from "../route";
@@ -12,7 +12,7 @@ export function Counting({ view }: { view: RunView }) {
     <section aria-labelledby="counting">
       <h2 id="counting">What is counted</h2>
       <div className="grid">
-        <Points run={view.run} outbox={view.outbox} />
+        <Points run={view.run} outbox={view.outbox} running={view.running} />
         <Rounds rounds={view.rounds} />
         <Survived tolerated={view.tolerated} />
         <Facts facts={view.facts} />
@@ -21,7 +21,7 @@ export function Counting({ view }: { view: RunView }) {
   );
 }
 
-function Points({ run, outbox }: { run: string; outbox: OutboxView | null }) {
+function Points({ run, outbox, running }: { run: string; outbox: OutboxView | null; running: boolean }) {
   return (
     <div className="card">
       <h3>
@@ -37,8 +37,8 @@ function Points({ run, outbox }: { run: string; outbox: OutboxView | null }) {
             </Notice>
           )}
           <dl className="rows">
-            <Row name="collecting" value={outbox.collecting} note="rounds not submitted yet" />
-            <Row name="pending" value={outbox.pending} note="submissions on their way" />
+            <Row name="collecting" value={outbox.collecting} note={running ? "rounds not submitted yet" : "rounds that its next start submits"} />
+            <Row name="pending" value={outbox.pending} note={running ? "submissions on their way" : "submissions that its next start goes on with"} />
             <Row name="accepted" value={outbox.accepted} note="counted by the chain" />
             <Row name="refused" value={outbox.refused} note="refused by the contract" />
           </dl>
@@ -89,7 +89,7 @@ function Rounds({ rounds }: { rounds: readonly Round[] }) {
     <div className="card">
       <h3>Rounds</h3>
       {rounds.length === 0 ? (
-        <Empty>The first round appears with the first iteration.</Empty>
+        <NotYet>The first round appears with the first iteration.</NotYet>
       ) : (
         <div className="low">
           <Table label="Rounds, newest first" head={ROUND_HEAD}>
@@ -125,7 +125,7 @@ function Facts({ facts }: { facts: ReadonlyMap<string, string> }) {
   return (
     <div className="card">
       <h3>This run</h3>
-      {facts.size === 0 && <Empty>Models and device appear when the run has started.</Empty>}
+      {facts.size === 0 && <NotYet>Models and device appear when the run has started.</NotYet>}
       <dl className="rows">
         {[...facts].slice(0, 40).map(([name, value]) => (
           <div key={name}>

@@ -1,8 +1,9 @@
 /** How the run went: exams, reward, and what says whether training is in order. */
 import type { ExamView, RunView, Series } from "../api/contract";
 import { LineChart } from "../charts/linechart";
-import { examSeries, type Line, trend } from "../charts/series";
+import { examSeries, type Line } from "../charts/series";
 import type { Axis } from "../charts/setup";
+import { ChartControls } from "../charts/view";
 import { Term } from "../parts/term";
 import { decimal, percent } from "../text/format";
 import { axesOf, latestOf, seriesOf } from "./axes";
@@ -18,14 +19,15 @@ export function Curves({ view }: { view: RunView }) {
   return (
     <section aria-labelledby="curves">
       <h2 id="curves">How it goes</h2>
-      <p className="note">By iterations. Pale lines are as measured, strong ones are their trend.</p>
+      <p className="note">Pale lines are as measured, strong ones are their trend.</p>
+      <ChartControls />
       <Exams exams={view.exams} axis={axes.share} />
       <div className="grid">
         <LineChart
           title={<Term of="reward">Reward</Term>}
           now={decimal(latestOf(view, "reward"))}
           note="Mean of an iteration's attempts: what the solver is trained on."
-          lines={trend("reward", reward, "judged")}
+          lines={[{ label: "reward", points: reward, tone: "judged", noisy: true }]}
           axis={axes.reward}
           empty={NEXT}
         />
@@ -33,7 +35,7 @@ export function Curves({ view }: { view: RunView }) {
           title={<Term of="entropy">Entropy</Term>}
           now={decimal(latestOf(view, "entropy"))}
           note="How undecided the solver is, in nats a token."
-          lines={trend("entropy", entropy, "plain")}
+          lines={[{ label: "entropy", points: entropy, tone: "plain", noisy: true }]}
           axis={axes.free}
           empty={NEXT}
         />
@@ -41,7 +43,7 @@ export function Curves({ view }: { view: RunView }) {
           title={<Term of="loss">Loss</Term>}
           now={decimal(latestOf(view, "loss"), 4)}
           note="Around zero is as it should be."
-          lines={trend("loss", loss, "plain")}
+          lines={[{ label: "loss", points: loss, tone: "plain", noisy: true }]}
           axis={axes.free}
           empty={NEXT}
         />
@@ -49,7 +51,7 @@ export function Curves({ view }: { view: RunView }) {
           title={<Term of="spread">Groups without spread</Term>}
           now={percent(latestOf(view, "zero_spread_share"), 0)}
           note="Share of groups that teach nothing."
-          lines={trend("groups without spread", spread, "plain")}
+          lines={[{ label: "groups without spread", points: spread, tone: "plain", noisy: true }]}
           axis={axes.share}
           empty={NEXT}
         />

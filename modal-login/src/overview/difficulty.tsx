@@ -3,7 +3,7 @@ import type { LevelSkill, RunView } from "../api/contract";
 import { LineChart } from "../charts/linechart";
 import type { Line, Tone } from "../charts/series";
 import { Interval } from "../parts/bars";
-import { Empty } from "../parts/notice";
+import { NotYet } from "../parts/notice";
 import { Term } from "../parts/term";
 import { interval, percent } from "../text/format";
 import { axesOf, seriesOf } from "./axes";
@@ -51,7 +51,7 @@ function Skills({ skills }: { skills: readonly LevelSkill[] }) {
         <Term of="weight">asked for next</Term>.
       </p>
       {skills.length === 0 ? (
-        <Empty>Appears when attempts at a level have been judged.</Empty>
+        <NotYet>Appears when attempts at a level have been judged.</NotYet>
       ) : (
         <ul>
           {skills.map((skill) => (

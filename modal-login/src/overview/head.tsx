@@ -51,13 +51,13 @@ export function Head({ view, link }: { view: RunView; link: Link }) {
   );
 }
 
-export function Answer({ exams }: { exams: readonly ExamView[] }) {
-  const { answer, sentence, basis, first, last } = headline(exams);
+export function Answer({ exams, ended }: { exams: readonly ExamView[]; ended: boolean }) {
+  const { answer, sentence, basis, first, last } = headline(exams, ended);
   return (
     <section className="answer card" aria-labelledby="learns">
       <div>
         <h2 id="learns" className="eyebrow">
-          Does it learn?
+          {ended ? "Did it learn?" : "Does it learn?"}
         </h2>
         <p className="big">{answer}</p>
         <p className="sentence">{sentence}</p>
@@ -70,7 +70,7 @@ export function Answer({ exams }: { exams: readonly ExamView[] }) {
       {last !== null && (
         <div>
           <dl className="beforeafter">
-            <ExamRow label="now" exam={last} className="after" />
+            <ExamRow label={ended ? `at the end, iteration ${last.iteration}` : "now"} exam={last} className="after" />
             {first !== null && <ExamRow label={`iteration ${first.iteration}`} exam={first} className="before" />}
           </dl>
           <p className="note">

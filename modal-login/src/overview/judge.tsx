@@ -1,7 +1,8 @@
 /** How far the judge can be believed. */
+import { type ReactNode, useEffect, useState } from "react";
+
 import type { JudgeBelief, RunView } from "../api/contract";
 import { LineChart } from "../charts/linechart";
-import { trend } from "../charts/series";
 import { ForeignLine } from "../parts/foreign";
 import { Notice } from "../parts/notice";
 import { Term } from "../parts/term";
@@ -13,8 +14,7 @@ export function Judge({ view }: { view: RunView }) {
   const auroc = seriesOf(view, "judge_auroc");
   const fooled = seriesOf(view, "judge_false_positive_share");
   return (
-    <section aria-labelledby="judge">
-      <h2 id="judge">Can the judge be believed?</h2>
+    <Fold view={view}>
       {view.judge.alarm !== "" && (
         <Notice tone="alarm">
           <strong>Alarm:</strong> <ForeignLine text={view.judge.alarm} />
@@ -30,7 +30,7 @@ export function Judge({ view }: { view: RunView }) {
           }
           now={decimal(latestOf(view, "judge_auroc"))}
           note="0.5 is a coin, 1 is always right."
-          lines={trend("AUROC", auroc, "judged")}
+          lines={[{ label: "AUROC", points: auroc, tone: "judged", noisy: true }]}
           axis={axes.auroc(auroc)}
           empty="Appears with the first calibration."
         />
@@ -38,11 +38,32 @@ export function Judge({ view }: { view: RunView }) {
           title={<Term of="falsePositive">False positives</Term>}
           now={percent(latestOf(view, "judge_false_positive_share"), 0)}
           note="Share of known wrong programs that it believes."
-          lines={trend("false positives", fooled, "alarm")}
+          lines={[{ label: "false positives", points: fooled, tone: "alarm", noisy: true }]}
           axis={axes.small(fooled)}
           empty="Appears when enough canaries have been judged."
         />
       </div>
+    </Fold>
+  );
+}
+
+/** One line while all is well; open from the first on when it is not. What is inside is drawn when it is open. */
+function Fold({ view: { judge }, children }: { view: RunView; children: ReactNode }) {
+  const ill = judge.alarm !== "" || judge.weight === 0;
+  const [open, setOpen] = useState(ill);
+  useEffect(() => setOpen(ill), [ill]);
+  const known = judge.auroc === null ? "not measured yet" : `AUROC ${decimal(judge.auroc)}, ${percent(judge.false_positive_share)} false positives`;
+  return (
+    <section aria-labelledby="judge">
+      <details className="fold" open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
+        <summary>
+          <h2 id="judge">Can the judge be believed?</h2>{" "}
+          <span className="muted">
+            {ill ? "No: look here" : judge.auroc === null ? "" : "Yes"} · {known}
+          </span>
+        </summary>
+        {open && children}
+      </details>
     </section>
   );
 }

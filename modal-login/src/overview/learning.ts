@@ -14,19 +14,20 @@ export interface Headline {
 }
 
 /** Now against the first exam that was measured the same way. Only intervals that do not touch are a Yes or a No. */
-export function headline(exams: readonly ExamView[]): Headline {
+export function headline(exams: readonly ExamView[], ended = false): Headline {
   const last = exams.at(-1) ?? null;
   if (last === null) {
-    const sentence = "The first exam has not been held yet; it comes with the first iterations.";
-    return { answer: "Not measured yet.", sentence, basis: "", first: null, last: null };
+    const sentence = ended ? "No exam was held before the run ended." : "The first exam has not been held yet; it comes with the first iterations.";
+    return { answer: ended ? "Not measured." : "Not measured yet.", sentence, basis: "", first: null, last: null };
   }
   const first = exams.find((exam) => exam.source === last.source) ?? last;
   const basis = `average@${last.samples}, ${howMeasured(last.source)}${last.set === "" ? "" : `: ${visibleLine(last.set, 120)}`}`;
   const now = `${percent(last.average)} of its attempts at problems it never trains on pass every test`;
   if (first === last) {
-    return { answer: "Too early to say.", sentence: `${now}. The next exam will show whether that changes.`, basis, first: null, last };
+    const more = ended ? "There was no second exam to compare it with." : "The next exam will show whether that changes.";
+    return { answer: ended ? "Not known." : "Too early to say.", sentence: `${now}. ${more}`, basis, first: null, last };
   }
-  return { answer: answerTo(first, last), sentence: `${now}: ${compared(last.average - first.average)}.`, basis, first, last };
+  return { answer: answerTo(first, last, ended), sentence: `${now}: ${compared(last.average - first.average)}.`, basis, first, last };
 }
 
 function compared(change: number): string {
@@ -34,11 +35,12 @@ function compared(change: number): string {
   return `${points(change)} ${change > 0 ? "more" : "fewer"} than at first`;
 }
 
-function answerTo(first: ExamView, last: ExamView): string {
+function answerTo(first: ExamView, last: ExamView, ended: boolean): string {
   const known = first.low !== null && first.high !== null && last.low !== null && last.high !== null;
   if (known && last.low > first.high) return "Yes.";
   if (known && last.high < first.low) return "No, it got worse.";
-  return last.average > first.average ? "It looks like it, but this is not proven yet." : "Not so far.";
+  if (last.average > first.average) return `It looks like it, but this is not proven${ended ? "" : " yet"}.`;
+  return ended ? "No." : "Not so far.";
 }
 
 function howMeasured(source: string): string {

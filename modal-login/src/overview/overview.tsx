@@ -1,7 +1,12 @@
 /** The dashboard: everything of a run but for its attempts and the leaderboard. */
+import { useMemo } from "react";
+
 import type { RunView } from "../api/contract";
 import type { Link } from "../api/live";
 import { Boundary } from "../boundary";
+import { Charts } from "../charts/view";
+import { System } from "../details/system";
+import { Tabs } from "../details/tabs";
 import { Counting } from "./counting";
 import { Curves } from "./curves";
 import { Difficulty } from "./difficulty";
@@ -11,22 +16,25 @@ import { Answer, Figures, Head } from "./head";
 import { Judge } from "./judge";
 import { Peers } from "./peers";
 
-export function Overview({ view, link }: { view: RunView; link: Link }) {
+export function Overview({ view, link, page }: { view: RunView; link: Link; page: "overview" | "system" }) {
+  const runs = useMemo(() => new Map([[view.run, view.series]]), [view]);
+  const sections = page === "system" ? [System] : [Curves, Judge, Difficulty, Peers, Counting];
   return (
-    <>
+    <Charts runs={runs} ended={!view.running}>
       <Head view={view} link={link} />
       {view.stand_ins !== "" && (
         <Notice tone="alarm" role="status">
           <ForeignLine text={view.stand_ins} limit={400} />
         </Notice>
       )}
-      <Answer exams={view.exams} />
-      <Figures view={view} />
-      {[Curves, Judge, Difficulty, Peers, Counting].map((Section, index) => (
+      {page === "overview" && <Answer exams={view.exams} ended={!view.running} />}
+      {page === "overview" && <Figures view={view} />}
+      <Tabs run={view.run} page={page} />
+      {sections.map((Section, index) => (
         <Boundary key={index}>
           <Section view={view} />
         </Boundary>
       ))}
-    </>
+    </Charts>
   );
 }

@@ -4,10 +4,10 @@ import { useNow } from "../api/use";
 import { LineChart } from "../charts/linechart";
 import { Copyable } from "../parts/copy";
 import { ForeignLine } from "../parts/foreign";
-import { Empty, Notice } from "../parts/notice";
+import { Empty, NotYet, Notice } from "../parts/notice";
 import { Table } from "../parts/table";
 import { Term } from "../parts/term";
-import { formatRoute } from "../route";
+import { EVERY, formatRoute } from "../route";
 import { ago, decimal, percent, whole } from "../text/format";
 import { visibleLine } from "../text/visible";
 import { axesOf, seriesOf } from "./axes";
@@ -26,7 +26,7 @@ export function Peers({ view }: { view: RunView }) {
         </div>
       ) : (
         <>
-          {view.network !== null && <Reach network={view.network} />}
+          {view.network !== null && <Reach network={view.network} running={view.running} />}
           <PeerTable run={view.run} peers={view.peers} />
           <div className="grid">
             <LineChart
@@ -48,14 +48,14 @@ export function Peers({ view }: { view: RunView }) {
   );
 }
 
-function Reach({ network }: { network: NetworkView }) {
+function Reach({ network, running }: { network: NetworkView; running: boolean }) {
   const tone = network.reachable === false ? "alarm" : "calm";
   return (
     <Notice tone={tone}>
       <strong>
         {whole(network.neighbours)} <Term of="neighbours">{network.neighbours === 1 ? "neighbour" : "neighbours"}</Term>
       </strong>{" "}
-      · <ForeignLine text={network.reachability || (network.reachable === null ? "not known yet whether others can reach it" : "")} limit={400} />
+      {running ? "" : "when it ended "}· <ForeignLine text={network.reachability || (network.reachable === null ? "not known yet whether others can reach it" : "")} limit={400} />
       {network.addresses.length > 0 && (
         <details>
           <summary>Its addresses ({network.addresses.length})</summary>
@@ -89,7 +89,7 @@ function PeerTable({ run, peers }: { run: string; peers: readonly Peer[] }) {
   if (peers.length === 0) {
     return (
       <div className="card">
-        <Empty>No peer has been heard yet. Each one appears here with its first announcement.</Empty>
+        <NotYet>No peer has been heard yet. Each one appears here with its first announcement.</NotYet>
       </div>
     );
   }
@@ -99,7 +99,7 @@ function PeerTable({ run, peers }: { run: string; peers: readonly Peer[] }) {
         {peers.map((peer) => (
           <tr key={peer.peer_id}>
             <th scope="row">
-              <a href={formatRoute({ page: "rollouts", run, peer: peer.peer_id, mine: null })}>
+              <a href={formatRoute({ page: "rollouts", run, ...EVERY, peer: peer.peer_id })}>
                 <ForeignLine text={peer.name} limit={40} />
                 <span className="unseen">: its rollouts</span>
               </a>

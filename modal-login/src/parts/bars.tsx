@@ -58,6 +58,26 @@ export function Rewards({ rewards }: { rewards: readonly (number | null)[] }) {
   );
 }
 
+const WIDE = 96;
+const HIGH = 24;
+
+/** Shares one after another as a small curve, from the lowest to the highest of them. */
+export function Sparkline({ label, values }: { label: string; values: readonly number[] }) {
+  const [first, last] = [values[0], values.at(-1)];
+  if (first === undefined || last === undefined) return <span className="muted">–</span>;
+  const low = Math.min(...values);
+  const span = Math.max(Math.max(...values) - low, 0.02);
+  const at = (value: number, index: number) => `${((WIDE - 6) * index) / Math.max(values.length - 1, 1) + 3},${HIGH - 3 - ((HIGH - 6) * (value - low)) / span}`;
+  const places = values.map(at);
+  const [x, y] = places.at(-1)?.split(",") ?? [];
+  return (
+    <svg className="sparkline tone-truth" viewBox={`0 0 ${WIDE} ${HIGH}`} width={WIDE} height={HIGH} role="img" aria-label={`${label}: from ${percent(first)} to ${percent(last)}`}>
+      <polyline points={places.join(" ")} />
+      <circle cx={x} cy={y} r="2.5" />
+    </svg>
+  );
+}
+
 export function LevelDots({ level }: { level: number | null }) {
   const filled = level === null ? 0 : Math.round(level);
   return (

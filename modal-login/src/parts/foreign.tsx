@@ -2,6 +2,7 @@
 import { Fragment, useMemo, useState } from "react";
 
 import { count } from "../text/format";
+import { answer, tokens } from "../text/python";
 import { type Piece, visible } from "../text/visible";
 
 const FIRST = { characters: 6_000, line: 1_500 };
@@ -17,6 +18,17 @@ function Pieces({ pieces }: { pieces: readonly Piece[] }) {
       </span>
     ) : (
       <Fragment key={index}>{piece.text}</Fragment>
+    ),
+  );
+}
+
+/** Code in colours, with what is escaped set apart as anywhere. */
+function Coloured({ pieces, read }: { pieces: readonly Piece[]; read: typeof tokens }) {
+  return pieces.map((piece, index) =>
+    piece.escaped ? (
+      <Pieces key={index} pieces={[piece]} />
+    ) : (
+      <Fragment key={index}>{read(piece.text).map(({ kind, text }, place) => (kind === "plain" ? text : <span key={place} className={kind}>{text}</span>))}</Fragment>
     ),
   );
 }
@@ -37,18 +49,22 @@ interface Props {
   readonly label: string;
   /** Code is read letter by letter from left to right, whatever the script; prose is not. */
   readonly code?: boolean;
+  /** Shown in colours: as Python, or as an answer that may have words around its code. */
+  readonly python?: "code" | "answer";
+  /** As much of it as a page can show, at once. */
+  readonly whole?: boolean;
   /** The server sent only its beginning. */
   readonly cut?: boolean;
 }
 
-export function ForeignText({ text, label, code = false, cut = false }: Props) {
-  const [all, setAll] = useState(false);
+export function ForeignText({ text, label, code = false, python, whole = false, cut = false }: Props) {
+  const [all, setAll] = useState(whole);
   const { pieces, hidden } = useMemo(() => visible(text, all ? MOST : FIRST), [text, all]);
   if (text.trim() === "") return <p className="empty">Empty: there is no text.</p>;
   return (
     <div className="foreign-text">
       <pre className={code ? "code" : "prose"} tabIndex={0} role="region" aria-label={label}>
-        <Pieces pieces={pieces} />
+        {python === undefined ? <Pieces pieces={pieces} /> : <Coloured pieces={pieces} read={python === "code" ? tokens : answer} />}
       </pre>
       {hidden > 0 && !all && (
         <button type="button" className="quiet" onClick={() => setAll(true)}>

@@ -2,6 +2,7 @@
 import { type ReactNode, useEffect, useRef, useState } from "react";
 
 import { inWords } from "../api/http";
+import { useChartView } from "../charts/view";
 
 export function Trouble({ error, retry }: { error: unknown; retry?: () => void }) {
   const { what, remedy } = inWords(error);
@@ -33,6 +34,11 @@ export function Notice({ tone, role, children }: { tone: "alarm" | "calm" | "goo
       {children}
     </div>
   );
+}
+
+/** A place that a run will fill; of one that has ended, one that stays empty. */
+export function NotYet({ children }: { children: ReactNode }) {
+  return <Empty>{useChartView().ended ? "None in this run." : children}</Empty>;
 }
 
 export function Empty({ children }: { children: ReactNode }) {

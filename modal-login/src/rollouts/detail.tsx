@@ -4,10 +4,12 @@ import { useCallback } from "react";
 import type { Rollout, ShownVerdict } from "../api/contract";
 import { getRollout } from "../api/routes";
 import { useLoaded } from "../api/use";
+import { advantage, grouped } from "./attempts";
 import { Meter } from "../parts/bars";
 import { Copyable } from "../parts/copy";
 import { ForeignLine, ForeignText } from "../parts/foreign";
 import { Empty, Trouble } from "../parts/notice";
+import { EVERY } from "../route";
 import { Term } from "../parts/term";
 import { formatRoute } from "../route";
 import { count, decimal, whole } from "../text/format";
@@ -28,7 +30,7 @@ export function RolloutDetail({ run, id }: { run: string; id: number }) {
   return (
     <>
       <p>
-        <a href={formatRoute({ page: "rollouts", run, peer: null, mine: null })}>← All rollouts</a>
+        <a href={formatRoute({ page: "rollouts", run, ...EVERY })}>← All rollouts</a>
       </p>
       {error !== null && <Trouble error={error} retry={reload} />}
       {value === null ? error === null && <Empty>Loading…</Empty> : <Shown rollout={value} />}
@@ -56,8 +58,8 @@ function Shown({ rollout }: { rollout: Rollout }) {
         <Tests tests={tests} />
       </section>
       <h2>{count(attempts.length, "attempt")}</h2>
-      {attempts.map((attempt, index) => (
-        <Attempt key={index} number={index + 1} attempt={attempt} />
+      {grouped(attempts).map(({ attempt, numbers }) => (
+        <Attempt key={numbers[0]} numbers={numbers} attempt={attempt} advantage={advantage(attempt, attempts)} />
       ))}
     </>
   );
@@ -69,26 +71,31 @@ function Tests({ tests }: { tests: readonly string[] }) {
     <details>
       <summary>{count(tests.length, "test")}</summary>
       {tests.slice(0, MAX_TESTS).map((test, index) => (
-        <ForeignText key={index} text={test} code label={`Test ${index + 1}`} />
+        <ForeignText key={index} text={test} code python="code" label={`Test ${index + 1}`} />
       ))}
       {tests.length > MAX_TESTS && <p className="note">The first {MAX_TESTS} are shown.</p>}
     </details>
   );
 }
 
-function Attempt({ number, attempt }: { number: number; attempt: ShownVerdict }) {
+function Attempt({ numbers, attempt, advantage }: { numbers: readonly number[]; attempt: ShownVerdict; advantage: number | null }) {
+  const number = numbers[0];
   const heading = `attempt-${number}`;
   return (
     <article className="attempt card" aria-labelledby={heading}>
       <header>
-        <h3 id={heading}>Attempt {number}</h3>
+        <h3 id={heading}>
+          Attempt {number} {numbers.length > 1 && <span title={`Attempts ${numbers.join(", ")}`}>×{numbers.length}</span>}
+        </h3>
+        {numbers.length > 1 && <span className="muted">the same as {numbers.slice(1).join(", ")}</span>}
         <span className={`tag ${ALARMING.has(attempt.status) ? "alarm" : ""}`}>{STATUS[attempt.status] ?? <ForeignLine text={attempt.status} limit={60} />}</span>
         {!attempt.finished && <span className="tag">cut off: it never ended by itself</span>}
       </header>
-      <ForeignText text={attempt.text} code cut={attempt.cut} label={`Text of attempt ${number}`} />
+      <ForeignText text={attempt.text} code python="answer" cut={attempt.cut} label={`Text of attempt ${number}`} />
       <div className="verdict">
         <p className="earned">
           <Term of="reward">reward</Term> <strong>{decimal(attempt.reward)}</strong>
+          <Term of="advantage">advantage</Term> <span className="value">{advantage !== null && advantage > 0 && "+"}{decimal(advantage)}</span>
         </p>
         <dl>
           {PARTS.map((part) => (

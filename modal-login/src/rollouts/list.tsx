@@ -1,14 +1,14 @@
 /** The rollouts of a run, newest first: what was tried, by whom, and what it earned. */
-import { useCallback, useEffect, useState } from "react";
+import { useCallback, useEffect, useMemo, useState } from "react";
 
 import type { RolloutLine } from "../api/contract";
-import { getRollouts } from "../api/routes";
+import { getRollouts, type RolloutFilter } from "../api/routes";
 import { useLoaded } from "../api/use";
 import { Rewards } from "../parts/bars";
 import { ForeignLine } from "../parts/foreign";
 import { Empty, Trouble } from "../parts/notice";
 import { Term } from "../parts/term";
-import { formatRoute } from "../route";
+import { EVERY, formatRoute } from "../route";
 import { short, whole } from "../text/format";
 import { visibleLine } from "../text/visible";
 
@@ -16,14 +16,14 @@ const MOST = 600;
 
 interface Props {
   readonly run: string;
-  readonly peer: string | null;
-  readonly mine: boolean | null;
+  readonly filter: RolloutFilter;
 }
 
-export function RolloutList({ run, peer, mine }: Props) {
-  const load = useCallback(() => getRollouts(run, { before: null, peer, mine }), [run, peer, mine]);
+export function RolloutList({ run, filter: { peer, mine, level, status } }: Props) {
+  const filter = useMemo(() => ({ peer, mine, level, status }), [peer, mine, level, status]);
+  const load = useCallback(() => getRollouts(run, filter, null), [run, filter]);
   const { value, error, loading, reload } = useLoaded(load);
-  const { lines, older, more, moreError, asking } = useOlder({ run, peer, mine }, value);
+  const { lines, older, more, moreError, asking } = useOlder({ run, filter }, value);
   return (
     <>
       <header className="head">
@@ -36,9 +36,9 @@ export function RolloutList({ run, peer, mine }: Props) {
         A <Term of="rollout">rollout</Term> is a group of <Term of="attempt">attempts</Term> at one problem. Bars are the{" "}
         <Term of="reward">rewards</Term> of its attempts; a dot could not be judged.
       </p>
-      <Filter run={run} peer={peer} mine={mine} />
+      <Filter run={run} filter={filter} />
       {error !== null && <Trouble error={error} retry={reload} />}
-      {value !== null && lines.length === 0 && <Nothing peer={peer} mine={mine} />}
+      {value !== null && lines.length === 0 && <Nothing filter={filter} />}
       {lines.length > 0 && (
         <ul className="rolls">
           {lines.map((line) => (
@@ -57,7 +57,7 @@ export function RolloutList({ run, peer, mine }: Props) {
 }
 
 /** Pages that were asked for after the first; a new first page drops them. */
-function useOlder(query: Props, first: { readonly rollouts: readonly RolloutLine[]; readonly older: number | null } | null) {
+function useOlder({ run, filter }: Props, first: { readonly rollouts: readonly RolloutLine[]; readonly older: number | null } | null) {
   const [pages, setPages] = useState<readonly RolloutLine[]>([]);
   const [older, setOlder] = useState<number | null>(null);
   const [moreError, setError] = useState<unknown>(null);
@@ -69,7 +69,7 @@ function useOlder(query: Props, first: { readonly rollouts: readonly RolloutLine
   }, [first]);
   const more = () => {
     setAsking(true);
-    getRollouts(query.run, { before: older, peer: query.peer, mine: query.mine })
+    getRollouts(run, filter, older)
       .then((page) => {
         setPages((before) => [...before, ...page.rollouts]);
         setOlder(page.older);
@@ -80,29 +80,61 @@ function useOlder(query: Props, first: { readonly rollouts: readonly RolloutLine
   return { lines: [...(first?.rollouts ?? []), ...pages], older, more, moreError, asking };
 }
 
-function Filter({ run, peer, mine }: Props) {
-  const choices = [
-    { name: "All", mine: null },
-    { name: "This node's", mine: true },
-    { name: "Peers'", mine: false },
-  ];
+const WHOSE = [
+  { name: "All", mine: null },
+  { name: "This node's", mine: true },
+  { name: "Peers'", mine: false },
+] as const;
+const LEVELS: readonly (readonly [string, string])[] = [1, 2, 3, 4, 5].map((level) => [String(level), `level ${level}`]);
+const VERDICTS: readonly (readonly [string, string])[] = [
+  ["judged", "judged"],
+  ["certain_failure", "certain failure"],
+  ["quarantined", "in quarantine"],
+  ["unavailable", "no verdict"],
+];
+
+function Filter({ run, filter }: Props) {
+  const to = (change: Partial<RolloutFilter>) => formatRoute({ page: "rollouts", run, ...filter, ...change });
+  const go = (change: Partial<RolloutFilter>) => (window.location.hash = to(change));
   return (
-    <nav className="filter" aria-label="Whose rollouts">
-      {choices.map((choice) => (
-        <a
-          key={choice.name}
-          href={formatRoute({ page: "rollouts", run, peer: null, mine: choice.mine })}
-          aria-current={peer === null && mine === choice.mine ? "true" : undefined}
-        >
-          {choice.name}
-        </a>
+    <div className="controls">
+      <nav className="filter" aria-label="Whose rollouts">
+        {WHOSE.map(({ name, mine }) => (
+          <a key={name} href={to({ peer: null, mine })} aria-current={filter.peer === null && filter.mine === mine ? "true" : undefined}>
+            {name}
+          </a>
+        ))}
+        {filter.peer !== null && (
+          <a href={to({ peer: null })} aria-current="true" aria-label="Of one peer; show all again">
+            {short(visibleLine(filter.peer, 128))} ✕
+          </a>
+        )}
+      </nav>
+      <Choice label="Level" every="every level" value={String(filter.level ?? "")} choices={LEVELS} onChange={(level) => go({ level: level === "" ? null : Number(level) })} />
+      <Choice label="With a verdict" every="every verdict" value={filter.status ?? ""} choices={VERDICTS} onChange={(status) => go({ status: status === "" ? null : status })} />
+    </div>
+  );
+}
+
+interface ChoiceProps {
+  readonly label: string;
+  /** Of the choice that leaves nothing out. */
+  readonly every: string;
+  readonly value: string;
+  readonly choices: readonly (readonly [value: string, name: string])[];
+  readonly onChange: (value: string) => void;
+}
+
+function Choice({ label, every, value, choices, onChange }: ChoiceProps) {
+  return (
+    <select aria-label={label} value={value} onChange={(event) => onChange(event.target.value)}>
+      <option value="">{every}</option>
+      {choices.map(([value, name]) => (
+        <option key={value} value={value}>
+          {name}
+        </option>
       ))}
-      {peer !== null && (
-        <a href={formatRoute({ page: "rollouts", run, peer: null, mine: null })} aria-current="true" aria-label="Of one peer; show all again">
-          {short(visibleLine(peer, 128))} ✕
-        </a>
-      )}
-    </nav>
+    </select>
   );
 }
 
@@ -114,15 +146,23 @@ function Line({ run, line }: { run: string; line: RolloutLine }) {
       </a>
       <Rewards rewards={line.rewards} />
       <p className="muted">
-        {line.mine ? "this node" : <ForeignLine text={line.peer_name} limit={60} />} · iteration {whole(line.iteration)} · round {whole(line.round)}
+        {line.mine ? (
+          "this node"
+        ) : (
+          <a href={formatRoute({ page: "rollouts", run, ...EVERY, peer: line.peer_id })} title="Only rollouts of this peer">
+            <ForeignLine text={line.peer_name} limit={60} />
+          </a>
+        )}{" "}
+        · iteration {whole(line.iteration)} · round {whole(line.round)}
         {line.level !== null && ` · level ${line.level}`} · <ForeignLine text={line.source} limit={40} />
       </p>
     </li>
   );
 }
 
-function Nothing({ peer, mine }: { peer: string | null; mine: boolean | null }) {
-  if (peer !== null) return <Empty>Nothing of this peer has been kept. Its next rollout that is taken in appears here.</Empty>;
+function Nothing({ filter: { peer, mine, level, status } }: { filter: RolloutFilter }) {
+  if (level !== null || status !== null) return <Empty>None of the rollouts that are kept is like that.</Empty>;
+  if (peer !== null) return <Empty>Nothing of this peer is kept.</Empty>;
   if (mine === false) return <Empty>No rollout of a peer has been taken in. In a swarm of one there are none.</Empty>;
-  return <Empty>No rollout yet. The first ones appear with the first iteration.</Empty>;
+  return <Empty>No rollout is kept. The first ones come with the first iteration.</Empty>;
 }

@@ -58,6 +58,13 @@ export function moment(seconds: number): string {
     : `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${two(date.getHours())}:${two(date.getMinutes())}`;
 }
 
+/** `3.2 MB`. */
+export function bytes(size: number | null): string {
+  if (size === null) return DASH;
+  const unit = Math.min(4, Math.floor(Math.log10(Math.max(size, 1)) / 3));
+  return `${(size / 1000 ** unit).toFixed(unit === 0 ? 0 : 1)}${NARROW}${["B", "kB", "MB", "GB", "TB"][unit]}`;
+}
+
 export function count(number: number, noun: string): string {
   return `${whole(number)} ${noun}${Math.round(number) === 1 ? "" : "s"}`;
 }

@@ -2,6 +2,7 @@
 
 export const GLOSSARY = {
   reward: "What an attempt earns, from 0 to 1. Unless the run is set to execute, the judge gives it: 0.70 correctness + 0.15 structure + 0.10 adherence + 0.05 format, and never more than the cap. It is the training signal, not money.",
+  advantage: "How much better an attempt is than the others of its group: its reward less their mean. What is above 0 becomes likelier in the update, what is below less likely. Settings may scale it, and of peers' attempts only those above 0 count.",
   rollout: "A group of attempts of one model at one problem. Nodes show each other their rollouts and learn from them.",
   attempt: "One program that a model wrote for one problem.",
   average: "The share of attempts that pass every test, on held-out problems the model never trains on. k is how often each problem is tried.",

@@ -1,8 +1,9 @@
 """The dashboard in a real browser: whole over a run that has ended, harmless over hostile text, usable by everybody."""
 
 import json
+import re
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from builders.api_server import full_row, monitor, played
@@ -10,6 +11,7 @@ from builders.browsing import AXE, Served, browser, free_port, needs_browser, se
 from builders.market import ME, small_ledger
 from playwright.sync_api import BrowserContext, Page, expect
 
+from codezero.inspection.run_details import SettingLine, write_settings
 from codezero.types import REHEARSAL
 
 pytestmark = needs_browser
@@ -18,8 +20,10 @@ HOSTILE = (
     "def f():\n    return 'user\u202e\u2066 nothing to see \u2069\u2066'\n\x1b[2J\x00",
     "x" * (1 << 20),
 )
-PAGES = ("#/", "#/account", "#/run/old/rollouts", "#/run/old/rollout/{group}", "#/run/old/leaderboard",
-         "#/run/old/market", "#/run/bets/market", "#/run/bets/game/{game}")  # fmt: skip
+PAGES = ("#/", "#/runs?with=old,fleet~node-1", "#/swarm/fleet", "#/account",
+         *(f"#/run/old/{tab}" for tab in ("system", "settings", "log", "checkpoints", "rollouts", "leaderboard",
+                                          "market")),
+         "#/run/old/rollout/{group}", "#/run/bets/market", "#/run/bets/game/{game}")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +38,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     rehearsed.started(0)
     rehearsed.observe(1, full_row(1, problems__stand_ins=f"{REHEARSAL}: {HOSTILE[0]}"), [])
     rehearsed.close("max_iterations reached")
+    played(folder / "runs" / "fleet" / "node-1", 12).close("asked to stop")
     played(folder / "runs" / "old", 25, *HOSTILE).close("max_iterations reached")
+    write_settings(folder / "runs" / "old", [SettingLine("run.name", HOSTILE[0], HOSTILE[1])])
+    (folder / "logs").mkdir()
+    (folder / "logs" / "swarm.log").write_text("\n".join(HOSTILE[:2]))
     with served(folder, free_port()) as server:
         yield server
 
@@ -98,35 +106,66 @@ def test_hostile_attempts_are_text(page: Page, server: Served) -> None:
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not installed; scripts/build_page.sh installs it")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nobody_is_shut_out(page: Page, server: Served, scheme: Literal["light", "dark"]) -> None:
-    """Does not show that a person who cannot see understands the page; axe finds what a program can find."""
-    page.emulate_media(color_scheme=scheme)
+def test_nobody_is_shut_out(page: Page, server: Served) -> None:
+    """In light and dark, and without sideways scrolling on a phone.
+
+    Does not show that a person who cannot see understands the page; axe finds what a program can find.
+    """
     for path in PAGES:
         page.goto("about:blank")
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.emulate_media(color_scheme="light", reduced_motion="reduce")  # else colours are on their way
         page.goto(f"{server.url}/{path_of(path, page, server)}")
         page.get_by_role("heading", level=1).wait_for()
         page.evaluate(AXE.read_text())
         found: list[dict[str, Any]] = page.evaluate("axe.run().then(result => result.violations)")
+        page.emulate_media(color_scheme="dark")
+        found += page.evaluate("axe.run({runOnly: ['color-contrast']}).then(result => result.violations)")
         serious = [
             (one["id"], one["nodes"][0]["html"][:200]) for one in found if one["impact"] in ("serious", "critical")
         ]
         assert not serious, f"{path}: {serious}"
+        page.set_viewport_size({"width": 360, "height": 740})
+        page.wait_for_function("document.documentElement.scrollWidth <= 360", timeout=10_000)
 
 
-def test_a_phone_needs_no_sideways_scrolling(page: Page, server: Served) -> None:
-    page.set_viewport_size({"width": 360, "height": 740})
-    for path in PAGES:
-        page.goto(f"{server.url}/{path_of(path, page, server)}")
-        page.get_by_role("heading", level=1).wait_for()
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+def test_runs_are_compared_in_one_chart_along_time_and_zoomed_by_keyboard_and_mouse(page: Page, server: Served) -> None:
+    page.goto(f"{server.url}/#/runs")
+    for run in ("fleet/node-1", "old"):
+        page.get_by_label(f"Compare {run}").press("Space")
+    chart = page.locator("canvas")
+    expect(chart).to_have_count(1)
+    expect(chart).to_have_attribute(
+        "aria-label", re.compile(r"fleet/node-1: 20.+ at iteration 10.+old: 20.+ at iteration 20,")
+    )
+    page.get_by_label("Along").select_option("time")
+    expect(chart).to_have_attribute("aria-label", re.compile("fleet/node-1: .+ at seconds 0"))
+    page.get_by_label("Along").select_option("iteration")
+    page.get_by_label("From", exact=True).fill("2")
+    page.get_by_label("to", exact=True).fill("8")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Show all").click()
+    box = chart.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 200, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 500, box["y"] + 50, steps=3)
+    page.mouse.up()
+    expect(page.get_by_label("From", exact=True)).to_have_value(re.compile(r"[1-9]"))
+    page.get_by_label("Compare fleet/node-1").uncheck()
+    assert page.url.endswith("#/runs?with=,old"), "the run that stays keeps its place, and so its colour"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_market_shows_bets_prices_and_what_they_are_worth(
-    page: Page, server: Served, scheme: Literal["light", "dark"]
-) -> None:
-    page.emulate_media(color_scheme=scheme)
+def test_settings_and_log_of_strangers_are_text(page: Page, server: Served) -> None:
+    for tab, said in (("settings", "run.name"), ("log", "nothing to see")):
+        page.goto(f"{server.url}/#/run/old/{tab}")
+        expect(page.get_by_text(said).first).to_be_visible()
+        shown = page.locator("main").inner_text()
+        assert page.evaluate("window.pwned") is None and page.locator("main img, main script").count() == 0
+        assert "<img src=x" in shown and not any(hidden in shown for hidden in "\u202e\u2066\x1b\x00")
+
+
+def test_the_market_shows_bets_prices_and_what_they_are_worth(page: Page, server: Served) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(f"{server.url}/#/run/old/market")
     expect(page.get_by_text("this run plays no market: market.enabled=false")).to_be_visible()

@@ -13,7 +13,8 @@ ROUTES = {
     Access.OPEN: "session claim/passkey/options claim/passkey/verify claim/passphrase login/passkey/options "
     "login/passkey/verify login/passphrase logout",
     Access.READABLE: "runs runs/{run} runs/{run}/events runs/{run}/rollouts runs/{run}/rollouts/{id} "
-    "runs/{run}/leaderboard runs/{run}/market runs/{run}/market/games runs/{run}/market/games/{id}",
+    "runs/{run}/settings runs/{run}/log runs/{run}/checkpoints runs/{run}/leaderboard "
+    "runs/{run}/market runs/{run}/market/games runs/{run}/market/games/{id}",
     Access.BEARER: "sign-transaction claim/code",
 }
 

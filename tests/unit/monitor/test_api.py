@@ -30,6 +30,9 @@ def test_runs_are_listed_the_one_written_last_first(site: Served) -> None:
     assert [run["run"] for run in listed] == ["one", "swarm~node-1", "older"]
     assert listed[0]["iteration"] == 20 and listed[0]["running"] is False
     assert listed[0]["name"] == readable_name(PEER)
+    assert [run["fleet"] for run in listed] == ["", "swarm", ""]
+    assert (listed[0]["state"], listed[0]["start"], listed[0]["now"]) == ("ended", 0.2, 0.5)
+    assert listed[0]["sparkline"] == [0.2, 0.5, 0.5] and listed[0]["delta"] == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("key", ["one", "swarm~node-1", "swarm%7Enode-1"])
@@ -74,6 +77,10 @@ def test_a_view_holds_what_the_run_measured(site: Served) -> None:
         ("/api/runs/one/rollouts?before=-1", 400),
         ("/api/runs/one/rollouts?before=99999999999999999999", 400),
         ("/api/runs/one/rollouts?mine=maybe", 400),
+        ("/api/runs/one/rollouts?level=6", 400),
+        ("/api/runs/one/rollouts?status=%27%20OR%201", 400),
+        ("/api/runs/none/log", 404),
+        ("/api/runs/one/log?x=1", 400),
         ("/api/runs/one/rollouts?peer=%27%20OR%201", 400),
         ("/api/runs/one/rollouts?peer=", 400),
         ("/api/runs/one/rollouts?%ff=%fe", 400),
@@ -114,6 +121,9 @@ def test_a_hostile_attempt_is_text_of_bounded_size(site: Served) -> None:
 def test_rollouts_are_filtered(site: Served) -> None:
     assert len(site.get("/api/runs/one/rollouts?mine=true&limit=100").json["rollouts"]) == 20
     assert site.get("/api/runs/one/rollouts?mine=false").json["rollouts"] == []
+    assert len(site.get("/api/runs/one/rollouts?level=3&status=judged&limit=100").json["rollouts"]) == 20
+    for nothing in ("level=2", "status=quarantined"):
+        assert site.get(f"/api/runs/one/rollouts?{nothing}").json["rollouts"] == []
     assert site.get(f"/api/runs/one/rollouts?peer={OTHER}").json["rollouts"] == []
 
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codezero.inspection.market_types import GamePage, GamesPage, MarketView
+from codezero.inspection.run_details import LogTail, RunCheckpoints, RunSettings
 from codezero.login.login import LoginState
 from codezero.login.routes import PasskeyOptions
 from codezero.monitor.run_types import Health, Leaderboard, Rollout, RolloutPage, Runs, RunView
@@ -28,6 +29,9 @@ ANSWERS: dict[str, Any] = {
     "/api/runs/{}/rollouts": RolloutPage,
     "/api/runs/{}/rollouts/3": Rollout,
     "/api/runs/{}/leaderboard": Leaderboard,
+    "/api/runs/{}/settings": RunSettings,
+    "/api/runs/{}/log": LogTail,
+    "/api/runs/{}/checkpoints": RunCheckpoints,
     "/api/runs/{}/market": MarketView,
     "/api/runs/{}/market/games": GamesPage,
     f"/api/runs/{{}}/market/games/{GAME}": GamePage,
@@ -67,7 +71,7 @@ def check(schema: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("file", "types"),
     [
-        ("contract.ts", [RunView, Runs, RolloutPage, Rollout, Leaderboard]),
+        ("contract.ts", [RunView, Runs, RolloutPage, Rollout, Leaderboard, RunSettings, LogTail, RunCheckpoints]),
         ("market_contract.ts", [MarketView, GamesPage, GamePage]),
         ("login_contract.ts", [LoginState, PasskeyOptions]),
     ],

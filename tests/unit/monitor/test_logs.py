@@ -21,7 +21,7 @@ from codezero.monitor.logs import BACKUPS, HIDDEN, MARK, MAX_BYTES, Secrets, kno
 from codezero.runner import log_survived
 from codezero.settings import compose
 from codezero.system.files import set_aside
-from codezero.wiring.node import secrets_of
+from codezero.wiring.monitor import secrets_of
 
 PLANTED = "correct-horse-battery"
 

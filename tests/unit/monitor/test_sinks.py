@@ -29,7 +29,7 @@ from codezero.monitor.sinks import (
     wandb_sink,
 )
 from codezero.types import Metrics
-from codezero.wiring.node import check_sinks
+from codezero.wiring.monitor import check_sinks
 
 FACTS = {"peer": "QmPeer", "solver": "nano"}
 ROW: Metrics = {"iteration": 3, "reward/mean": 0.5, "train/loss": None, "eval/source": "executed", "odd key": 2}

@@ -1,0 +1,63 @@
+"""Config -> what records a run, and what is kept about it: monitor and sinks, settings, the secrets of the log."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from codezero.config import MonitorConfig, NodeConfig
+from codezero.inspection.run_details import SettingLine, write_settings
+from codezero.models.usage import Usage
+from codezero.monitor.logs import Secrets, known_secrets
+from codezero.monitor.monitor import RunMonitor
+from codezero.monitor.sinks import BackgroundSink, need, tensorboard_sink, wandb_sink
+from codezero.protocols import Swarm
+from codezero.runs import RunFolder
+from codezero.settings import trace
+
+
+def secrets_of(config: NodeConfig) -> Secrets:
+    """Everything that the settings know to be secret, and what the environment's names call so."""
+    chain, hub = config.chain, config.hub
+    passphrase = f"{chain.wallet}.passphrase"
+    return known_secrets(
+        variables=[chain.passphrase_variable, hub.token_variable],
+        files=[chain.passphrase_file, chain.signer_token, hub.token_file, passphrase],
+        addresses=[url for url in chain.rpc_urls if "://" in url],
+    )
+
+
+def record_settings(folder: Path, composed: NodeConfig, config: NodeConfig, overrides: Sequence[str]) -> None:
+    """Write every setting that the run has, with where it comes from, for people to look up."""
+    known, secrets = trace(overrides, composed), secrets_of(config)
+    chosen = trace(overrides, config).values if config is not composed else known.values
+    lines = [
+        SettingLine(
+            key,
+            secrets.hide(json.dumps(value)),
+            known.origins[key] if value == known.values[key] else "chosen for this machine",
+        )
+        for key, value in chosen.items()
+    ]
+    write_settings(folder, lines)
+
+
+def check_sinks(config: MonitorConfig) -> None:
+    """Raise ConfigError for a sink that is on and whose library is missing."""
+    if config.wandb:
+        need("wandb", "wandb", f"monitor.wandb={config.wandb}")
+    if config.tensorboard:
+        need("tensorboardX", "tensorboardx", "monitor.tensorboard=true")
+
+
+def build_monitor(config: NodeConfig, folder: RunFolder, swarm: Swarm) -> RunMonitor:
+    facts = {"solver": config.model.solver, "evaluator": config.evaluator.model, "proposer": config.proposer.model}
+    settings, path, peer, kind = config.monitor, folder.path, swarm.peer_id, config.swarm.kind
+    sinks: list[BackgroundSink] = []  # their libraries load in their own threads
+    if settings.wandb:
+        about, logs = {"peer": peer, **facts}, Path(config.run.logs)
+        sinks.append(BackgroundSink("Weights & Biases", lambda _: wandb_sink(settings.wandb, about, path, logs)))
+    if settings.tensorboard:
+        sinks.append(BackgroundSink("TensorBoard", lambda iteration: tensorboard_sink(path, iteration)))
+    return RunMonitor(
+        folder=path, view=settings.view, identity=peer, swarm_kind=kind, facts=facts, sinks=sinks, usage=Usage()
+    )
