@@ -13,6 +13,7 @@ from codezero.commands.common import (
     Commands,
     answer,
     composed,
+    composed_for_reading,
     flag,
     port,
     value,
@@ -152,8 +153,13 @@ def swarm_bootnode(options: argparse.Namespace) -> int:
 
 def swarm_peers(options: argparse.Namespace) -> int:
     from codezero.inspection.status import newest_network
-    from codezero.inspection.status_view import print_peers
 
-    config = composed(options)
+    config = composed_for_reading(options)
     status = newest_network(Path(config.run.directory), config.run.name)
-    return answer(options, status, lambda: print_peers(status))
+
+    def draw() -> None:  # rich is not loaded for JSON
+        from codezero.inspection.status_view import print_peers
+
+        print_peers(status)
+
+    return answer(options, status, draw)

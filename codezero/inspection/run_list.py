@@ -1,0 +1,173 @@
+"""`codezero runs`: the runs below a folder, a line each, and two or more of them side by side.
+
+From their files alone, within bounds. A run that cannot be read is a line that says why.
+"""
+
+import contextlib
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from codezero.errors import ConfigError, UnreadableError, translated
+from codezero.inspection.run_details import read_settings
+from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE
+from codezero.monitor.reader import find_runs
+from codezero.monitor.run_state import History
+from codezero.monitor.run_summary import MAX_BYTES, summarise_run
+from codezero.monitor.run_types import RunSummary
+from codezero.monitor.text import clean, count, duration, measured, percent
+from codezero.runs import read_label
+from codezero.system.pidfile import read_process
+
+STATES = {"gone": "interrupted"}
+"""In a list; gone: killed, or the machine went down."""
+MAX_COMPARED = 8
+OWN_TO_EACH = {"run.name", "run.directory", "run.logs"}
+"""Settings that say nothing of what was tried."""
+
+
+class ListedRun(RunSummary, frozen=True, kw_only=True):
+    folder: str
+    learns: str
+    """What it learns on; empty: it has not said."""
+    exam: str
+    problem: str
+    """Why it cannot be read; empty: it can."""
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    runs: list[ListedRun]
+    settings: dict[str, list[str | None]]
+    """By key, one value for each run, as JSON, where they differ; None: the run has not recorded it."""
+
+
+def list_runs(base: Path, limit: int) -> tuple[list[ListedRun], int]:
+    """The newest `limit`, and how many more there are, as far as they were looked for. Raises ConfigError for none."""
+    folders = find_runs(base)
+    if not folders:
+        where = f"{base} is no folder" if not base.is_dir() else f"there is no run below {base} yet"
+        raise ConfigError(f"{where}; start one with `codezero run`")
+    return [read_line(path, key) for key, path in list(folders.items())[:limit]], max(0, len(folders) - limit)
+
+
+def compare_runs(base: Path, names: Sequence[str]) -> Comparison:
+    """names: below `base`, or folders. Raises ConfigError."""
+    if len(names) > MAX_COMPARED:
+        raise ConfigError(f"{len(names)} runs do not fit beside each other; name {MAX_COMPARED} at most")
+    folders = [find_run(base, name) for name in names]
+    settings = [_settings(folder) for folder in folders]
+    keys = sorted({key for each in settings for key in each} - OWN_TO_EACH)
+    rows = {key: [each.get(key) for each in settings] for key in keys}
+    differing = {key: values for key, values in rows.items() if len(set(values)) > 1}
+    return Comparison([read_line(path, name) for path, name in zip(folders, names, strict=True)], differing)
+
+
+def find_run(base: Path, name: str) -> Path:
+    """`name` below `base`, or a run's folder. Raises ConfigError."""
+    for path in (base / name, Path(name).expanduser()):
+        if path.is_dir() and path.resolve() in (found.resolve() for found in find_runs(path).values()):
+            return path
+    raise ConfigError(f"{name}: there is no such run below {base}; `codezero runs` lists them")
+
+
+def read_line(folder: Path, key: str) -> ListedRun:
+    """Nothing raises."""
+    history, problem = History(folder, budget=MAX_BYTES), ""
+    try:
+        read_label(folder)
+        with translated(UnreadableError, f"{FILE_NAME} cannot be read", OSError):
+            history.read()
+    except (ConfigError, UnreadableError) as error:
+        problem = str(error)
+    facts = read_process(folder / NODE_FILE).facts
+    return ListedRun(
+        **msgspec.structs.asdict(summarise_run(folder, key, history=history)),
+        folder=str(folder),
+        learns=facts.get("environment") or facts.get("problems", ""),
+        exam=facts.get("exam", ""),
+        problem=problem,
+    )
+
+
+def _settings(folder: Path) -> dict[str, str]:
+    """As JSON, by key; of a run of an earlier version the few choices of its label."""
+    with contextlib.suppress(ConfigError, UnreadableError):
+        known = {line.key: line.value for line in read_settings(folder).settings}
+        return known or {key: msgspec.json.encode(value).decode() for key, value in (read_label(folder) or {}).items()}
+    return {}
+
+
+def print_runs(runs: Sequence[ListedRun], more: int) -> None:
+    table = Table(box=box.SIMPLE, padding=(0, 1))
+    for column in ("run", "state", "iterations", "average", "start → now", "delta", "age", "learns on"):
+        table.add_column(column, justify="right" if column in ("iterations", "delta", "age") else "left")
+    for run in runs:
+        if run.problem:
+            table.add_row(Text(clean(run.run)), Text("broken", "bold red"), *[""] * 5, Text(clean(run.problem, 160)))
+            continue
+        cells = (clean(run.run), _state(run), _number(run), _measure(run), _way(run), _delta(run), _age(run))
+        table.add_row(*map(Text, cells), Text(clean(run.learns, 60)))
+    console = Console(file=sys.stdout)
+    console.print(table)
+    if more:
+        console.print(Text(f"{count(more, 'older run')} not shown; --limit {len(runs) + more} shows them", "dim"))
+
+
+def print_comparison(comparison: Comparison) -> None:
+    runs, console = comparison.runs, Console(file=sys.stdout)
+    figures = {
+        "state": [run.problem and f"broken: {run.problem}" or _state(run) for run in runs],
+        "iterations": [_number(run) for run in runs],
+        "start": [percent(run.start) for run in runs],
+        "now": [f"{_measure(run)} {measured(run.now, run.low, run.high)}".strip() for run in runs],
+        "delta": [_delta(run) for run in runs],
+        "reward": ["—" if run.reward is None else f"{run.reward:.2f}" for run in runs],
+        "age": [_age(run) for run in runs],
+        "learns on": [run.learns for run in runs],
+        "exam": [run.exam for run in runs],
+    }
+    settings = {key: ["not recorded" if value is None else value for value in row] for key, row in
+                comparison.settings.items()}  # fmt: skip
+    table = Table(box=box.SIMPLE, padding=(0, 1))
+    for column in ("", *(run.run for run in runs)):
+        table.add_column(Text(clean(column)), overflow="fold")
+    for part in (figures, settings):
+        for name, values in part.items():
+            table.add_row(Text(clean(name), "dim"), *(Text(clean(value, 200)) for value in values))
+        table.add_section()
+    console.print(table)
+    if not settings:
+        console.print(Text("no recorded setting differs", "dim"))
+    if len({run.exam for run in runs}) > 1:
+        console.print(Text("their exams are of different problems: the averages do not compare", "bold yellow"))
+
+
+def _state(run: ListedRun) -> str:
+    return STATES.get(run.state, run.state)
+
+
+def _number(run: ListedRun) -> str:
+    return "—" if run.iteration is None else str(run.iteration)
+
+
+def _measure(run: ListedRun) -> str:
+    return "" if run.samples is None else f"{run.source} @{run.samples}"
+
+
+def _way(run: ListedRun) -> str:
+    return "no exam yet" if run.now is None else f"{percent(run.start)} → {percent(run.now)}"
+
+
+def _delta(run: ListedRun) -> str:
+    return "—" if run.delta is None else f"{100 * run.delta:+.1f}"
+
+
+def _age(run: ListedRun) -> str:
+    return "—" if run.updated is None else duration(max(0.0, time.time() - run.updated))
