@@ -2,9 +2,11 @@
 
 import argparse
 import difflib
+import os
 import sys
 from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NoReturn
 
 from codezero.commands import account, inspect, judge, market, measure, page, run, weights
@@ -52,13 +54,18 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[Any, list[str]]:
         """The words that are left are KEY=VALUE; an option among them ends the process with 2."""
         alone: str | None = self.get_default("alone")
-        if alone and not any(word.isalpha() or word in ("-h", "--help") for word in args[:1]):
+        if alone and not any(self._is_command(word) for word in args[:1]):
             args = [alone, *args]
         options, left = super().parse_known_args(args, namespace)
         for word in (word for word in left if word.startswith("-")):
             near = nearest(word.partition("=")[0], list(self._option_string_actions))
             self.error(f"there is no option {word}{near}")
         return options, left
+
+    def _is_command(self, word: str) -> bool:
+        """Also one that is misspelt; a file that is there is none."""
+        known = {*self._option_string_actions, *chain(*(action.choices or () for action in self._actions))}
+        return word in known or (word.isalpha() and not os.path.exists(word))
 
     def error(self, message: str) -> NoReturn:
         super().error(f"{message}\n`{self.prog} --help` explains it, with examples")

@@ -83,14 +83,14 @@ def runs(options: argparse.Namespace) -> int:
     base = Path(composed_for_reading(options).run.directory)
     if options.limit < 1:
         raise ConfigError(f"--limit={options.limit} is out of bounds; it must be 1 or more")
-    from codezero.inspection.run_list import compare_runs, list_runs, print_comparison, print_runs
+    from codezero.inspection.run_list import compare_runs, comparison_lines, list_lines, list_runs
 
     if len(names) > 1:
         comparison = compare_runs(base, names)
-        return answer(options, comparison, lambda: print_comparison(comparison))
+        return answer(options, comparison, "\n".join(comparison_lines(comparison)))
     base = base if not names else base / names[0] if (base / names[0]).is_dir() else Path(names[0])
     listed, more = list_runs(base, options.limit)
-    return answer(options, {"runs": listed, "more": more}, lambda: print_runs(listed, more))
+    return answer(options, {"runs": listed, "more": more}, "\n".join(list_lines(listed, more)))
 
 
 def doctor(options: argparse.Namespace) -> int:

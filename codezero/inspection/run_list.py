@@ -4,16 +4,11 @@ From their files alone, within bounds. A run that cannot be read is a line that 
 """
 
 import contextlib
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from codezero.errors import ConfigError, UnreadableError, translated
 from codezero.inspection.run_details import read_settings
@@ -29,6 +24,8 @@ from codezero.system.pidfile import read_process
 STATES = {"gone": "interrupted"}
 """In a list; gone: killed, or the machine went down."""
 MAX_COMPARED = 8
+MAX_CELL = 48
+"""Characters."""
 OWN_TO_EACH = {"run.name", "run.directory", "run.logs"}
 """Settings that say nothing of what was tried."""
 
@@ -104,61 +101,58 @@ def _settings(folder: Path) -> dict[str, str]:
     return {}
 
 
-def print_runs(runs: Sequence[ListedRun], more: int) -> None:
-    table = Table(box=box.SIMPLE, padding=(0, 1))
-    for column in ("run", "state", "iterations", "average", "start → now", "delta", "age", "learns on"):
-        table.add_column(column, justify="right" if column in ("iterations", "delta", "age") else "left")
+def list_lines(runs: Sequence[ListedRun], more: int) -> Iterator[str]:
+    rows = [("RUN", "STATE", "ITERATION", "AVERAGE, START → NOW", "POINTS", "AGE", "LEARNS ON")]
     for run in runs:
-        if run.problem:
-            table.add_row(Text(clean(run.run)), Text("broken", "bold red"), *[""] * 5, Text(clean(run.problem, 160)))
-            continue
-        cells = (clean(run.run), _state(run), _number(run), _measure(run), _way(run), _delta(run), _age(run))
-        table.add_row(*map(Text, cells), Text(clean(run.learns, 60)))
-    console = Console(file=sys.stdout)
-    console.print(table)
+        rows.append((run.run, _state(run), _number(run), _way(run), _delta(run), _age(run), run.learns))
+    yield from _aligned(rows)
+    yield from (f"{clean(run.run)} is broken: {clean(run.problem, 300)}" for run in runs if run.problem)
+    if measures := sorted({f"{run.source} average@{run.samples}" for run in runs if run.samples}):
+        yield f"average: {clean(', '.join(measures))} of the exam's problems; `codezero runs A B` compares two"
     if more:
-        console.print(Text(f"{count(more, 'older run')} not shown; --limit {len(runs) + more} shows them", "dim"))
+        yield f"{count(more, 'older run')} not shown; --limit {len(runs) + more} shows them"
 
 
-def print_comparison(comparison: Comparison) -> None:
-    runs, console = comparison.runs, Console(file=sys.stdout)
-    figures = {
-        "state": [run.problem and f"broken: {run.problem}" or _state(run) for run in runs],
-        "iterations": [_number(run) for run in runs],
-        "start": [percent(run.start) for run in runs],
-        "now": [f"{_measure(run)} {measured(run.now, run.low, run.high)}".strip() for run in runs],
-        "delta": [_delta(run) for run in runs],
-        "reward": ["—" if run.reward is None else f"{run.reward:.2f}" for run in runs],
-        "age": [_age(run) for run in runs],
-        "learns on": [run.learns for run in runs],
-        "exam": [run.exam for run in runs],
+def comparison_lines(comparison: Comparison) -> Iterator[str]:
+    runs = comparison.runs
+    figures: dict[str, Callable[[ListedRun], str]] = {
+        "state": _state,
+        "iteration": _number,
+        "average": lambda run: f"{run.source} average@{run.samples}" if run.samples else "no exam yet",
+        "start": lambda run: percent(run.start),
+        "now": lambda run: measured(run.now, run.low, run.high),
+        "points": _delta,
+        "reward": lambda run: "—" if run.reward is None else f"{run.reward:.2f}",
+        "age": _age,
+        "learns on": lambda run: run.learns,
+        "exam": lambda run: run.exam,
     }
-    settings = {key: ["not recorded" if value is None else value for value in row] for key, row in
-                comparison.settings.items()}  # fmt: skip
-    table = Table(box=box.SIMPLE, padding=(0, 1))
-    for column in ("", *(run.run for run in runs)):
-        table.add_column(Text(clean(column)), overflow="fold")
-    for part in (figures, settings):
-        for name, values in part.items():
-            table.add_row(Text(clean(name), "dim"), *(Text(clean(value, 200)) for value in values))
-        table.add_section()
-    console.print(table)
-    if not settings:
-        console.print(Text("no recorded setting differs", "dim"))
+    rows = [("", *(run.run for run in runs))]
+    rows += [(name, *map(shown, runs)) for name, shown in figures.items()]
+    yield from _aligned(rows)
+    yield "settings that differ:" if comparison.settings else "no recorded setting differs"
+    settings = comparison.settings.items()
+    yield from _aligned(
+        [(f"  {key}", *("not recorded" if each is None else each for each in row)) for key, row in settings]
+    )
+    yield from (f"{clean(run.run)} is broken: {clean(run.problem, 300)}" for run in runs if run.problem)
     if len({run.exam for run in runs}) > 1:
-        console.print(Text("their exams are of different problems: the averages do not compare", "bold yellow"))
+        yield "their exams are of different problems: the averages do not compare"
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    cleaned = [[clean(cell, MAX_CELL) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cleaned, strict=True)]
+    for row in cleaned:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _state(run: ListedRun) -> str:
-    return STATES.get(run.state, run.state)
+    return "broken" if run.problem else STATES.get(run.state, run.state)
 
 
 def _number(run: ListedRun) -> str:
     return "—" if run.iteration is None else str(run.iteration)
-
-
-def _measure(run: ListedRun) -> str:
-    return "" if run.samples is None else f"{run.source} @{run.samples}"
 
 
 def _way(run: ListedRun) -> str:
@@ -170,4 +164,8 @@ def _delta(run: ListedRun) -> str:
 
 
 def _age(run: ListedRun) -> str:
-    return "—" if run.updated is None else duration(max(0.0, time.time() - run.updated))
+    """One unit is enough."""
+    if run.updated is None:
+        return "—"
+    seconds = max(0.0, time.time() - run.updated)
+    return f"{seconds / 86_400:.0f} d" if seconds >= 2 * 86_400 else " ".join(duration(seconds).split()[:2])

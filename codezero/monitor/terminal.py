@@ -159,7 +159,7 @@ def _problem(scored: ScoredGroup | None, code_rows: int) -> RenderableType:
     table.add_column(ratio=1)
     table.add_column(ratio=1)
     table.add_row(_verdict("best", attempts[0][1], "green"), _verdict("worst", attempts[1][1], "red"))
-    table.add_row(*(_code(code_of(attempt.text, problem.entry_point), code_rows) for attempt, _ in attempts))
+    table.add_row(*(show_code(code_of(attempt.text, problem.entry_point), code_rows) for attempt, _ in attempts))
     table.add_row(*(_reasons(verdict) for _, verdict in attempts))
     level = "" if problem.level is None else f" · level {problem.level}"
     return framed(Group(question, Rule(style="dim"), table), Text(f"last problem{level}", style="dim"))
@@ -169,7 +169,7 @@ def _verdict(which: str, verdict: Verdict, style: str) -> Text:
     return Text.assemble((f"{which} ", style), (f"{verdict.reward:.2f}", f"bold {style}"), (" reward", "dim"), end="")
 
 
-def _code(code: str, rows: int) -> RenderableType:
+def show_code(code: str, rows: int) -> RenderableType:
     lines = clean(code, 160 * CODE_ROWS[1], lines=True).split("\n")
     shown = lines if len(lines) <= rows else [*lines[: rows - 1], f"# … {count(len(lines) - rows + 1, 'more line')}"]
     code = "\n".join(line[:160] for line in shown)
