@@ -53,8 +53,8 @@ class Commands:
     """The commands of a parser, or of a group in it."""
 
     def __init__(self, parser: argparse.ArgumentParser, metavar: str = "COMMAND") -> None:
-        usage = argparse.SUPPRESS if parser.epilog else None  # the epilog of the whole lists them by purpose
-        self._parsers = parser.add_subparsers(metavar=metavar, required=True, prog=parser.prog, help=usage)
+        listed = argparse.SUPPRESS if metavar == "COMMAND" else None  # else `cli.by_purpose` lists them
+        self._parsers = parser.add_subparsers(metavar=metavar, required=True, prog=parser.prog, help=listed)
         self.helps: dict[str, str] = {}
         """Of those that are shown."""
 
@@ -89,7 +89,8 @@ class Commands:
     def _parser(self, name: str, help: str, epilog: str = "", *, hidden: bool = False) -> argparse.ArgumentParser:
         sentence, raw = f"{help[0].upper()}{help[1:]}.", argparse.RawDescriptionHelpFormatter
         shown = {} if hidden else {"help": help}
-        self.helps |= {name: help for help in shown.values()}
+        if not hidden:
+            self.helps[name] = help
         return self._parsers.add_parser(name, description=sentence, epilog=epilog, formatter_class=raw, **shown)
 
 

@@ -74,7 +74,10 @@ def judge_groups(
 
 
 def read_groups(file: Path) -> Iterator[RolloutGroup]:
-    """A group per line of `file` (`-`: stdin). Raises ConfigError for a file that cannot be read, ProblemError that names the line."""
+    """A group per line of `file` (`-`: stdin).
+
+    Raises ConfigError for a file that cannot be read, ProblemError that names the line.
+    """
     number = 0
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as stream:

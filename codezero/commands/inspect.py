@@ -38,13 +38,13 @@ PUBLIC = ("id", "source", "style", "entry_point", "level", "question", "tests")
 def add(commands: Commands) -> None:
     watch = flag("show it again and again; elsewhere than on a terminal by lines")
     every = value(float, "SECONDS", "with --watch: 0.2 to 3600 (default 2)", default=2.0)
-    page = "one page about a run: step, truth, peers, submissions and why not"
+    page = "one page about a run: step, truth, peers, submissions"
     commands.add("status", status, page, {"--watch": watch, "--every": every}, settings=OF_A_RUN)
     names = words("[FOLDER | RUN RUN ...] KEY=VALUE", "where to look (default run.directory), or runs to compare")
     newest = value(int, "N", "how many, the newest first (default 20)", default=20)
-    several = "list the runs here with what each has learned, or compare some: `runs A B`"
+    several = "list runs with what each has learned; compare some: runs A B"
     commands.add("runs", runs, several, {"overrides": names, "--limit": newest}, settings="")
-    machine = "check whether a node can run here; every line says how to mend what is wrong"
+    machine = "check whether a node can run here, and how to mend what is wrong"
     node = "the settings of the node that is to run, for example model=qwen or network=peer"
     commands.add("doctor", doctor, machine, settings=node)
     config = commands.group("config", "look at the settings")

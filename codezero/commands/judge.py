@@ -1,4 +1,4 @@
-"""`judge FILE`: verdicts on attempts; `judge serve`: the judge for other programs, over HTTP; `judge verify`: did a judge read what it signed?"""
+"""`judge FILE`: verdicts on attempts; `judge serve`: the judge for other programs; `judge verify`: did it read them?"""
 
 import argparse
 import json

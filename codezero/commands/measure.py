@@ -57,11 +57,11 @@ def add(commands: Commands) -> None:
         "--samples": value(int, "N", "attempts of each model (default 8)", default=8),
         "--checkpoint": value(str, "RUN", f"{POLICY} (default: the newest run's)"),
     }
-    task = "try what a run has learned on a task of yours, beside the model it began with"
+    task = "try what a run has learned: attempts at a task, before and after"
     commands.add("ask", ask_solver, task, takes, settings="", epilog=ASK)
     name = value(str, "NAME", "which one; `list` names them all")
     rest = value(str, "...", "its own arguments, --json and --help too", nargs=argparse.REMAINDER)
-    files = "measure, side by side; NAME is a file of a checkout's benchmarks/: `judge`"
+    files = "run a benchmark of the source checkout"
     commands.add("bench", bench, files, {"name": name, "rest": rest}, settings="", json="")
     nano = commands.group("nano", "the embedded models")
     out = value(Path, "DIR", "where to write them (default: the installed package)")

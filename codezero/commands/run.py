@@ -43,7 +43,7 @@ BOOTNODE = "bootnode"
 def add(commands: Commands) -> None:
     node = {**PORTS, "--fresh": flag(FRESH), "--fork": value(str, "RUN", FORK), **SUPERVISED}
     commands.add("run", run, "run a node: attempt problems, judge, learn, propose, share", node, json="")
-    service = "write problems for a swarm and attempt none: `swarm join CODE role=proposer` too"
+    service = "write problems for a swarm and attempt none"
     commands.add("propose", propose, service, node, json="")
     swarm = commands.group("swarm", "run a swarm of several nodes")
     nodes = value(int, "N", "how many, 1 to 64 (default 2)", default=2)
@@ -77,9 +77,14 @@ def run(options: argparse.Namespace) -> int:
 
         folder.release()
         return run_supervised(config, folder.path, options.overrides)
-    from codezero.wiring.node import run_node  # torch, hivemind and TRL load only now
+    from codezero.monitor.summaries import RunState
+    from codezero.monitor.terminal import start_view
 
-    return INTERRUPTED if run_node(config, folder, options.overrides) else DONE
+    with contextlib.closing(start_view(config.monitor.view)) as start:
+        start.busy(RunState(busy="loading the libraries"))
+        from codezero.wiring.node import run_node  # torch, hivemind and TRL load only now
+
+        return INTERRUPTED if run_node(config, folder, options.overrides, start) else DONE
 
 
 def propose(options: argparse.Namespace) -> int:

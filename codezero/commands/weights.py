@@ -30,7 +30,7 @@ prompts and attempts may be (solver.max_prompt_tokens, solver.max_new_tokens), w
 
 
 def add(commands: Commands) -> None:
-    group = commands.group("weights", "look at published versions of a model, check them, bring a model up to date")
+    group = commands.group("weights", "published versions of a model: list, check, apply")
     source = {"source": value(str, "SOURCE", f"a folder of versions, or its address; {TOKEN} holds a token")}
     model = {"model": value(Path, "DIR", "a model as save_pretrained writes it; it becomes the newest version")}
     group.add("info", info, "list the versions: how large, and from where they can be reached", source, settings="")

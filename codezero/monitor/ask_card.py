@@ -94,9 +94,7 @@ def print_answers(result: AskResult) -> None:
     for line in mistakes(contradictions[0]):
         console.print(Text(line, LOUD))
     if not all(each.judged.same_family for each in result.attempts):
-        console.print(
-            Text("not a kind of problem that the judge was measured on: what it says here is no figure", "yellow")
-        )
+        console.print(Text("not a kind of problem that the judge was measured on: do not rely on it here", "yellow"))
     if not problem.tests:
         console.print(Text('nothing was executed: --tests "assert f(1) == 2" says what is right', "dim"))
     if result.number is not None:
@@ -139,6 +137,6 @@ def _answer(answer: Answer) -> Iterator[RenderableType]:
         truth = Text(f"executed: {outcome}", LOUD if answer.mistaken else OUTCOME_STYLES[outcome])
         if answer.executed.reason:
             truth.append(f", {clean(answer.executed.reason, 80)}", style="dim")
-    yield Text.assemble((f"×{answer.times} ", "bold"), truth)
+    yield Text.assemble((f"{answer.times} x ", "bold"), truth)
     yield Text(f"   {clean(in_words(answer.verdict), 200)}", STYLES[answer.verdict.status])
     yield show_code(answer.code, CODE_ROWS)

@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from codezero.monitor.run_types import ExamView
-from codezero.monitor.summaries import RunState, best_and_worst, code_of, rehearsal
+from codezero.monitor.summaries import PlainView, RunState, best_and_worst, code_of, rehearsal
 from codezero.monitor.text import clean, count, duration, gauge, interval, percent, readable_name, sparkline
 from codezero.types import ScoredGroup, Verdict
 
@@ -211,6 +211,33 @@ class LiveView:
 
     def _draw(self) -> RenderableType:
         return render(self._state, height=self._console.height, now=time.time(), line=self._line)
+
+
+class StartView(PlainView):
+    """While a node starts: one line that says what takes time, and since when; on a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._doing, self._since = "", time.monotonic()
+        self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=2, transient=True)
+
+    def busy(self, state: RunState) -> None:
+        self._doing, self._since = state.busy, time.monotonic()
+        self._live.start(refresh=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _draw(self) -> RenderableType:
+        seconds = time.monotonic() - self._since
+        line = f"codezero: {clean(self._doing, 100)} … {f'{seconds:.0f} s' if seconds >= 1 else ''}"
+        return Text(line, no_wrap=True, overflow="ellipsis")
+
+
+def start_view(view: str) -> PlainView:
+    """What is seen until a node trains; `view` as `choose_view` takes it. off: nothing."""
+    console = live_console(view) if view != "off" else None
+    return PlainView(lambda _: None) if view == "off" else StartView(console) if console else PlainView()
 
 
 def live_console(view: str) -> Console | None:

@@ -124,8 +124,8 @@ def summary(marked: Sequence[JudgedProblem], known: Metrics) -> RenderableType:
         lines.append(Text(f"judged {believed} right; mean reward {reward:.2f}"))
     if masked := len(verdicts) - len(trainable):
         unknown = sum(verdict.status is Status.UNAVAILABLE for verdict in verdicts)
-        line = f"of {count(unknown, 'attempt')} the judge says nothing, and {masked - unknown} are quarantined: in no figure"
-        lines.append(Text(line, "yellow"))
+        parts = f"{unknown} unknown to the judge, {masked - unknown} quarantined"
+        lines.append(Text(f"{count(masked, 'attempt')} in no figure: {parts}", "yellow"))
     if executed := [TRUTH[run.outcome] for problem in marked for run in problem.executed or ()]:
         decided = [passed for passed in executed if passed is not None]
         share = percent(sum(decided) / len(decided) if decided else None)
