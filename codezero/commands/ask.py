@@ -96,7 +96,7 @@ def _problem(request: AskRequest, environment: Environment, config: NodeConfig) 
             raise ConfigError(f"the task has {len(request.text)} characters; {MAX_TASK} are the most")
         return _in_words(request.text, request.tests), None
     if request.tests:
-        raise ConfigError("--tests need the task that they test: codezero ask TASK --tests …")
+        raise ConfigError("--tests need the task that they test; write codezero ask TASK --tests ASSERT")
     if number is not None and level is not None:
         raise ConfigError("--problem names one; drop --level")
     if level is not None and level not in LEVELS:

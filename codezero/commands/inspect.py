@@ -147,6 +147,7 @@ def data_show(options: argparse.Namespace) -> int:
         problems = stream.next_batch([])
     else:
         rows, origin, wait = open_rows(name), f"{config.seed} ", config.data.wait_seconds
+        rows.shards()  # a file that is not there is a mistake, where a run has other sources
         data = DataSource(name, rows, origin, Screen(CodeEnvironment()), Counter(), wait)
         problems = [problem for problem in (data.draw() for _ in range(count)) if problem is not None]
     for problem in problems:

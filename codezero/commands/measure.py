@@ -134,6 +134,8 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def nano_build(options: argparse.Namespace) -> int:
+    if options.out and options.out.exists() and not options.out.is_dir():
+        raise ConfigError(f"--out={options.out} is no folder; name one")
     from codezero.environments.reasoning_gym import ReasoningGym
     from codezero.nano import WEIGHTS
     from codezero.nano.build import build

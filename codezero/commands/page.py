@@ -49,7 +49,7 @@ def dashboard(options: argparse.Namespace) -> int:
         serve_page(config, folder, report)
     except LoginError as error:
         if not options.json:
-            raise
+            raise ConfigError(str(error)) from error
         report(PageReady(url="", problem=str(error)))
         return FAILED
     return DONE
@@ -71,7 +71,7 @@ def login(options: argparse.Namespace) -> int:
         with PageProcess(config, options.overrides) as page:
             ready = page.ready()
             if ready.problem:
-                raise LoginError(ready.problem)
+                raise ConfigError(ready.problem)
             if ready.standby and vault.owner() is None:
                 ready = PageReady(url=ready.url, code=_new_code(ready.url, folder))
             say(f"{invitation(ready)}; waiting for that up to {minutes:g} minutes")

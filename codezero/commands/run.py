@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from codezero.commands.common import (
     DONE,
@@ -19,6 +20,9 @@ from codezero.commands.common import (
     value,
 )
 from codezero.errors import ConfigError, SwarmError
+
+if TYPE_CHECKING:
+    from codezero.config import NodeConfig
 
 FRESH = "begin anew; a run that has the name is kept whole beside it, under a dated name"
 FORK = (
@@ -63,10 +67,9 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from codezero.runs import begin
-    from codezero.settings import check_directories
 
     config = composed(options)
-    check_directories(config)
+    _check_directories(config)
     from codezero.ops.own_code import RIGHTS, own_code
 
     if (named := ", ".join(own_code(config))) and not options.supervise:  # else the node's own process says so
@@ -85,6 +88,18 @@ def run(options: argparse.Namespace) -> int:
         from codezero.wiring.node import run_node  # torch, hivemind and TRL load only now
 
         return INTERRUPTED if run_node(config, folder, options.overrides, start) else DONE
+
+
+def _check_directories(config: "NodeConfig") -> None:
+    """Models that are named by a path are there. Raises ConfigError."""
+    models = {
+        "model.solver": config.model.solver,
+        "evaluator.model": config.evaluator.model if config.evaluator.kind == "local" else "",
+        "proposer.model": config.proposer.model if config.proposer.kind == "local" else "",
+    }
+    for key, name in models.items():
+        if name.startswith(("/", "./", "../", "~")) and not Path(name).is_dir():
+            raise ConfigError(f"{key}={name} is no directory; name one that save_pretrained wrote, or a hub id")
 
 
 def propose(options: argparse.Namespace) -> int:

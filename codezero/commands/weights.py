@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.commands.common import DONE, INTERRUPTED, Commands, answer, composed, say, setting, value
+from codezero.errors import ConfigError
 from codezero.weights import TOKEN
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ def apply(options: argparse.Namespace) -> int:
     from codezero.weights.state import read_weights, write_anchor
     from codezero.weights.versions import catch_up
 
+    if not options.model.is_dir():
+        raise ConfigError(f"{options.model} is no folder of a model; name one that save_pretrained wrote")
     layout = read_weights(options.model).layout
     say("fetching the newest version")
     weights, version = catch_up(_source(options), layout=layout)
@@ -88,6 +91,8 @@ def apply(options: argparse.Namespace) -> int:
 def _source(options: argparse.Namespace) -> "VersionSource":
     from codezero.weights.transfer import open_source
 
+    if "://" not in options.source and not Path(options.source).is_dir():
+        raise ConfigError(f"{options.source} is no folder of versions; name one, or its address http://HOST:PORT")
     return open_source(options.source, os.environ.get(TOKEN, ""))
 
 

@@ -49,8 +49,7 @@ def list_runs(base: Path, limit: int) -> tuple[list[ListedRun], int]:
     """The newest `limit`, and how many more there are, as far as they were looked for. Raises ConfigError for none."""
     folders = find_runs(base)
     if not folders:
-        where = f"{base} is no folder" if not base.is_dir() else f"there is no run below {base} yet"
-        raise ConfigError(f"{where}; start one with `codezero run`")
+        raise ConfigError(f"there is no run below {base}; start one with `codezero run`, or name another folder")
     return [read_line(path, key) for key, path in list(folders.items())[:limit]], max(0, len(folders) - limit)
 
 

@@ -18,6 +18,7 @@ from codezero.chain.rounds import LateChain
 from codezero.config import NodeConfig
 from codezero.config.learning import source_weights
 from codezero.environment import Environment
+from codezero.errors import ConfigError, translated
 from codezero.login.page_process import PageProcess, announce, wanted
 from codezero.monitor.logs import setup_logging
 from codezero.monitor.monitor import RunMonitor
@@ -73,7 +74,10 @@ def run_node(
     end_with_parent()
     start = start or start_view("plain")
     check_sinks(config.monitor)
-    setup_logging(Path(config.run.logs), config.monitor.log_format, secrets_of(config))
+    with translated(
+        ConfigError, f"run.logs={config.run.logs} cannot be written", OSError, mend="choose another folder"
+    ):
+        setup_logging(Path(config.run.logs), config.monitor.log_format, secrets_of(config))
     monitor: RunMonitor | None = None
 
     def answer(which: signal.Signals, _before: int) -> None:
