@@ -107,7 +107,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def by_purpose(helps: Mapping[str, str]) -> str:
-    """The commands with their helps, in lines of 100 columns at most."""
+    """The commands with their helps, in lines of 80 columns at most."""
     rows: list[str] = []
     for purpose, names in PURPOSES.items():
         rows += [f"{purpose}:", *(f"  {name:<13} {helps[name]}" for name in names.split()), ""]

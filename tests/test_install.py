@@ -126,7 +126,9 @@ def test_where_no_python_suits_uv_brings_one_and_without_network_it_says_what_to
     assert done.returncode == 2 and "uv could not fetch it" in done.stderr and "PYTHON=" in done.stderr
 
 
-def test_the_launcher_installs_and_works_where_it_is_called(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_launcher_installs_and_works_where_it_is_called(
+    checkout: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     for name in ("codezero.sh", "run_swarm.sh"):
         shutil.copy(ROOT / name, checkout / name)
     (checkout / "scripts" / "build_page.sh").symlink_to("/bin/true")
@@ -140,5 +142,8 @@ def test_the_launcher_installs_and_works_where_it_is_called(checkout: Path, tmp_
         line = [checkout / name, *words]
         return subprocess.run(line, cwd=elsewhere, env=there, capture_output=True, text=True, check=True).stdout
 
-    assert called("codezero.sh", "runs", "a b") == f"{elsewhere}: runs a b\n" and called("codezero.sh") == f"{elsewhere}: \n"
+    assert (
+        called("codezero.sh", "runs", "a b") == f"{elsewhere}: runs a b\n"
+        and called("codezero.sh") == f"{elsewhere}: \n"
+    )
     assert called("run_swarm.sh", "seed=1") == f"{checkout}: run seed=1\n"

@@ -82,7 +82,7 @@ def ask(config: NodeConfig, request: AskRequest, say: Say) -> AskResult:
     groups = _attempt(config, environment, problem, policies, request.samples, say)
     judged, known = zip(*judge_groups(config, groups, audit=bool(problem.tests), say=say), strict=True)
     pairs = zip(policies, judged, strict=True)
-    attempts = [PolicyAttempts(policy.name, policy.run is None, each) for policy, each in pairs]
+    attempts = [PolicyAttempts(policy.name, at == 0, each) for at, (policy, each) in enumerate(pairs)]
     return AskResult(problem, number, attempts, known[-1], notes)
 
 

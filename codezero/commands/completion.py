@@ -31,10 +31,10 @@ def complete(parser: argparse.ArgumentParser) -> None:
     """Answer the shell and end the process."""
     import argcomplete
 
-    argcomplete.autocomplete(parser, default_completer=_settings)
+    argcomplete.autocomplete(parser, default_completer=settings_beginning)
 
 
-def _settings(prefix: str, action: argparse.Action, **_: Any) -> Iterable[str]:
+def settings_beginning(prefix: str, action: argparse.Action, **_: Any) -> Iterable[str]:
     """Of KEY=VALUE the keys that begin so."""
     if action.dest != "overrides":
         return ()

@@ -46,7 +46,7 @@ OF_A_SET: Arguments = {
 
 
 def add(commands: Commands) -> None:
-    exam = "attempt the problems of a set: average@k and pass@k, with intervals"
+    exam = "attempt the problems of a set: average@k and pass@k"
     takes = {"overrides": words("[SET] KEY=VALUE", OVERRIDES), **OF_A_SET}
     commands.add("eval", evaluate_policy, exam, takes, settings="", epilog=EPILOG)
     takes = {
