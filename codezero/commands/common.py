@@ -88,9 +88,8 @@ class Commands:
 
     def _parser(self, name: str, help: str, epilog: str = "", *, hidden: bool = False) -> argparse.ArgumentParser:
         sentence, raw = f"{help[0].upper()}{help[1:]}.", argparse.RawDescriptionHelpFormatter
-        shown = {} if hidden else {"help": help}
-        if not hidden:
-            self.helps[name] = help
+        shown: dict[str, Any] = {} if hidden else {"help": help}
+        self.helps |= {} if hidden else {name: help}
         return self._parsers.add_parser(name, description=sentence, epilog=epilog, formatter_class=raw, **shown)
 
 
@@ -109,7 +108,7 @@ def composed_for_reading(options: argparse.Namespace) -> "NodeConfig":
     from codezero.settings import own_overrides
 
     given = [PLAIN.fullmatch(word) for word in options.overrides]
-    words = {match[1]: match[2] for match in given if match and match[2].lower() not in NO_NAMES}
+    words: dict[str, Any] = {match[1]: match[2] for match in given if match and match[2].lower() not in NO_NAMES}
     if len(words) < len(given) or own_overrides(options.overrides):
         return composed(options)
     from codezero.config import NodeConfig, RunConfig, contradictions

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
-from codezero.commands.common import Commands, answer
+from codezero.commands.common import DONE, Commands
 
 SHELLS = ("bash", "zsh", "fish")
 ABOUT = """  bash:  codezero completion bash >> ~/.bashrc
@@ -21,17 +21,18 @@ def add(commands: Commands) -> None:
 
 
 def completion(options: argparse.Namespace) -> int:
-    import argcomplete
+    from argcomplete.shell_integration import shellcode
 
-    options.json = False
-    return answer(options, None, argcomplete.shellcode(["codezero"], shell=options.shell))
+    print(shellcode(["codezero"], shell=options.shell))
+    return DONE
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
     """Answer the shell and end the process."""
     import argcomplete
 
-    argcomplete.autocomplete(parser, default_completer=settings_beginning)
+    completer: Any = settings_beginning  # it asks for a class of its own, and calls whatever it gets
+    argcomplete.autocomplete(parser, default_completer=completer)
 
 
 def settings_beginning(prefix: str, action: argparse.Action, **_: Any) -> Iterable[str]:

@@ -22,7 +22,7 @@ OUTCOME_STYLES = {"pass": "green", "fail": "red", "unknown": "yellow"}
 
 
 @dataclass(slots=True)
-class Answer:
+class EqualAttempts:
     """Equal attempts of one policy."""
 
     code: str
@@ -40,19 +40,19 @@ class PolicyAttempts:
     """Is it the model that the run began with?"""
     judged: JudgedProblem
 
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[EqualAttempts]:
         """The most frequent first."""
         group = self.judged.scored.group
         executed = self.judged.executed or (None,) * len(group.completions)
         mistaken = self.judged.mistaken() or (None,) * len(group.completions)
-        known: dict[str, Answer] = {}
+        known: dict[str, EqualAttempts] = {}
         rows = zip(group.completions, self.judged.scored.verdicts, executed, mistaken, strict=True)
         for completion, verdict, execution, mistake in rows:
             code = code_of(completion.text, group.problem.entry_point)
             if code in known:
                 known[code].times += 1
             else:
-                known[code] = Answer(code, verdict, execution, mistake)
+                known[code] = EqualAttempts(code, verdict, execution, mistake)
         return sorted(known.values(), key=lambda answer: -answer.times)
 
     def to_json(self) -> dict[str, object]:
@@ -130,7 +130,7 @@ def _tally(attempts: PolicyAttempts) -> Text:
     return Text(f"the judge believes {sum(says)} of {len(says)}" if says else "the judge does not know", "bold")
 
 
-def _answer(answer: Answer) -> Iterator[RenderableType]:
+def _answer(answer: EqualAttempts) -> Iterator[RenderableType]:
     truth = Text()
     if answer.executed is not None:
         outcome = answer.executed.outcome.value
