@@ -2,19 +2,29 @@
 
 import argparse
 import difflib
+import os
 import sys
 from argparse import RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NoReturn
 
-from codezero.commands import account, inspect, judge, market, measure, page, run, weights
+from codezero.commands import account, completion, inspect, judge, market, measure, page, run, weights
 from codezero.commands.common import DONE, FAILED, USAGE, Commands
 from codezero.errors import CodeZeroError, ConfigError, IdentityError, InviteError, ProblemError, WalletError
 from codezero.models import hide_devices
 
 ABOUT = "A peer-to-peer swarm in which language models learn to code together."
+PURPOSES = {
+    "begin": "run ask runs status dashboard doctor",
+    "learn with others": "swarm propose login logout wallet identity leaderboard market",
+    "measure": "eval judge bench data",
+    "look inside, or build on it": "config chain nano weights rollout-host completion",
+}
+"""The commands, in the order in which somebody needs them."""
 EPILOG = """examples:
   codezero run                          a swarm of one: no network, no account, no GPU
+  codezero ask                          what has it learned? one problem, before and after
   codezero run run.max_minutes=3        stop after three minutes and write a report
   codezero run --fresh run.name=mine    begin `mine` anew; what it was is kept beside it
   codezero run --fork mine solver.learning_rate=1e-4    try something else from where `mine` is
@@ -52,13 +62,18 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[Any, list[str]]:
         """The words that are left are KEY=VALUE; an option among them ends the process with 2."""
         alone: str | None = self.get_default("alone")
-        if alone and not any(word.isalpha() or word in ("-h", "--help") for word in args[:1]):
+        if alone and not any(self._is_command(word) for word in args[:1]):
             args = [alone, *args]
         options, left = super().parse_known_args(args, namespace)
         for word in (word for word in left if word.startswith("-")):
             near = nearest(word.partition("=")[0], list(self._option_string_actions))
             self.error(f"there is no option {word}{near}")
         return options, left
+
+    def _is_command(self, word: str) -> bool:
+        """Also one that is misspelt; a file that is there is none."""
+        known = {*self._option_string_actions, *chain(*(action.choices or () for action in self._actions))}
+        return word in known or (word.isalpha() and not os.path.exists(word))
 
     def error(self, message: str) -> NoReturn:
         super().error(f"{message}\n`{self.prog} --help` explains it, with examples")
@@ -81,12 +96,22 @@ def nearest(word: str, known: Sequence[str]) -> str:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="codezero", description=ABOUT, epilog=EPILOG, formatter_class=RawDescriptionHelpFormatter)
+    usage, raw = "codezero COMMAND ... [KEY=VALUE ...]", RawDescriptionHelpFormatter
+    parser = Parser(prog="codezero", usage=usage, description=ABOUT, epilog=EPILOG, formatter_class=raw)
     parser.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
     commands = Commands(parser)
-    for module in (run, page, inspect, account, measure, judge, market, weights):
+    for module in (run, page, inspect, account, measure, judge, market, weights, completion):
         module.add(commands)
+    parser.epilog = f"{by_purpose(commands.helps)}\n{EPILOG}"
     return parser
+
+
+def by_purpose(helps: Mapping[str, str]) -> str:
+    """The commands with their helps, in lines of 80 columns at most."""
+    rows: list[str] = []
+    for purpose, names in PURPOSES.items():
+        rows += [f"{purpose}:", *(f"  {name:<13} {helps[name]}" for name in names.split()), ""]
+    return "\n".join(rows)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -103,6 +128,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
     hide_devices()
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what a half-typed line could become
+        completion.complete(build_parser())
     if not arguments:
         build_parser().print_help()
         return DONE

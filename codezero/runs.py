@@ -97,7 +97,7 @@ def open_run_folder(config: NodeConfig) -> RunFolder:
     base, choices = Path(config.run.directory), _choices(config)
     if config.run.name:
         path = base / config.run.name
-        label = _read_label(path) or choices
+        label = read_label(path) or choices
         for key, choice in choices.items():
             if label.get(key) != choice:
                 raise ConfigError(
@@ -107,7 +107,7 @@ def open_run_folder(config: NodeConfig) -> RunFolder:
     if config.run.resume:
         labels = sorted(base.glob(f"*/{LABEL}"), key=lambda label: label.stat().st_mtime, reverse=True)
         for path in (label.parent for label in labels if AUTOMATIC.fullmatch(label.parent.name)):
-            same = choices.items() <= (_read_label(path) or {}).items()
+            same = choices.items() <= (read_label(path) or {}).items()
             if same and (folder := _lock(path, choices)) is not None:
                 return folder
     return _new(base, choices)
@@ -133,7 +133,7 @@ def _open_forked(config: NodeConfig, run: str) -> tuple[RunFolder, str]:
     source = next((path for path in (base / run, Path(run)) if run and _is_run(path)), None)
     if source is None:
         raise ConfigError(f"--fork={run}: there is no such run below {base}, and no folder of one by that name")
-    learned = (choices | (_read_label(source) or {}))["model.solver"]
+    learned = (choices | (read_label(source) or {}))["model.solver"]
     if learned != config.model.solver:
         raise ConfigError(f"model.solver={config.model.solver}, but {source} was begun with {learned}; give that one")
     path = base / config.run.name if config.run.name else None
@@ -167,7 +167,8 @@ def _choices(config: NodeConfig) -> dict[str, Any]:
     return {key: attrgetter(key)(config) for key in CHOICES}
 
 
-def _read_label(path: Path) -> dict[str, Any] | None:
+def read_label(path: Path) -> dict[str, Any] | None:
+    """What the run in this folder was begun with; None: it has no label. Raises ConfigError for one that is broken."""
     try:
         label = read_json(path / LABEL, dict[str, Any], MAX_BYTES)
     except FileNotFoundError:

@@ -27,6 +27,7 @@ VARIABLE = "CODEZERO_LOCAL"
 MAX_BYTES = 1 << 20
 REAL_VOCABULARY = 4096
 """Tokens; models with fewer are of the embedded kind."""
+KINDS = {"Float": "a number", "Integer": "a whole number", "Boolean": "true or false"}
 PUBLISHED, ON_CARD = ("swarm.name", "swarm.announce", "hub.repository"), ("model.solver", "evaluator.model")
 """Settings that other people see, and what they also see of a pushed model: no resolver may fill these in."""
 
@@ -39,18 +40,6 @@ def beside_package(name: str) -> Path:
 
 
 CONFIGS = beside_package("configs")
-
-
-def check_directories(config: NodeConfig) -> None:
-    """Models that are named by a path are there. Raises ConfigError."""
-    models = {
-        "model.solver": config.model.solver,
-        "evaluator.model": config.evaluator.model if config.evaluator.kind == "local" else "",
-        "proposer.model": config.proposer.model if config.proposer.kind == "local" else "",
-    }
-    for key, name in models.items():
-        if name.startswith(("/", "./", "../", "~")) and not Path(name).is_dir():
-            raise ConfigError(f"{key}={name} is no directory; name one that save_pretrained wrote, or a hub id")
 
 
 def keys(schema: Any = NodeConfig, prefix: str = "", *, unbounded: bool = False) -> Iterator[str]:
@@ -175,6 +164,11 @@ def _one_line(error: Exception, overrides: Sequence[str]) -> str:
     lines = [line.strip() for part in (error.__cause__, error) if part for line in str(part).splitlines()]
     key = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("full_key:")), "")
     what = next((line for line in lines if line and not line.startswith(("full_key:", "object_type="))), repr(error))
+    if missing := re.search(r"Could not find '(\w+)/(.*)'", what):
+        choices = sorted(path.stem for path in (CONFIGS / missing[1]).glob("*.yaml"))
+        return f"{missing[1]}={missing[2]} is unknown; choose one of: {', '.join(choices)}"
+    if kind := re.search(r"could not be converted to (\w+)", what):
+        what = f"this is not {KINDS.get(kind[1], 'a value that it can have')}"
     given = next((override for override in reversed(overrides) if key and override.startswith(key + "=")), key)
     return f"{given}: {what}" if given else what
 

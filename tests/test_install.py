@@ -106,3 +106,44 @@ def test_a_python_that_does_not_suit_is_named(checkout: Path) -> None:
     script = [shutil.which("bash") or "bash", checkout / "scripts" / "install.sh"]
     done = subprocess.run(script, env={"PATH": str(tools)}, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and "needs Python 3.11 or 3.12" in done.stderr and "PYTHON=" in done.stderr
+
+
+def test_where_no_python_suits_uv_brings_one_and_without_network_it_says_what_to_do(checkout: Path) -> None:
+    """Its python is one that this test has; a real download is not shown."""
+    tools, calls = checkout / "tools", checkout / "calls"
+    tools.mkdir()
+    for name in ("bash", "dirname", "cat", "sha256sum", "cut", "mktemp", "rm", "grep", "sed", "basename", "sh"):
+        (tools / name).symlink_to(shutil.which(name) or name)
+    uv = tools / "uv"
+    uv.write_text(f'{STAND_IN}if [ "$2" = find ]; then echo "{sys.executable}"; fi\nexit ${{UV_FAILS:-0}}\n')
+    uv.chmod(0o755)
+    script = [tools / "bash", checkout / "scripts" / "install.sh"]
+    there = {"PATH": str(tools), "CALLS": str(calls)}
+    done = subprocess.run(script, env=there, capture_output=True, text=True, timeout=120, check=True)
+    assert "uv fetches 3.12" in done.stderr and "4 of 4: codezero itself" in done.stdout
+    assert "uv python install --quiet 3.12" in calls.read_text() and (checkout / STAMP).is_file()
+    done = subprocess.run(script, env=there | {"UV_FAILS": "1"}, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and "uv could not fetch it" in done.stderr and "PYTHON=" in done.stderr
+
+
+def test_the_launcher_installs_and_works_where_it_is_called(
+    checkout: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for name in ("codezero.sh", "run_swarm.sh"):
+        shutil.copy(ROOT / name, checkout / name)
+    (checkout / "scripts" / "build_page.sh").symlink_to("/bin/true")
+    command = checkout / ".venv" / "bin" / "codezero"
+    command.write_text('#!/bin/sh\necho "$PWD: $*"\n')
+    command.chmod(0o755)
+    install(checkout)
+    elsewhere, there = tmp_path_factory.mktemp("elsewhere"), os.environ | {"PYTHON": sys.executable}
+
+    def called(name: str, *words: str) -> str:
+        line = [checkout / name, *words]
+        return subprocess.run(line, cwd=elsewhere, env=there, capture_output=True, text=True, check=True).stdout
+
+    assert (
+        called("codezero.sh", "runs", "a b") == f"{elsewhere}: runs a b\n"
+        and called("codezero.sh") == f"{elsewhere}: \n"
+    )
+    assert called("run_swarm.sh", "seed=1") == f"{checkout}: run seed=1\n"

@@ -1,6 +1,7 @@
 """What is packed into a wheel: all that a node reads, and nothing of whose machine it was packed on."""
 
 import email
+import json
 import os
 import shutil
 import subprocess
@@ -61,6 +62,23 @@ def test_the_settings_of_ones_own_are_not_in_the_wheel_and_the_shipped_ones_are(
     expected |= {f"codezero/configs/{name}" for name in shipped["configs"]}
     assert packed == expected
     assert not [name for name in packed if "benchmark" in name or "simulation" in name]
+
+
+@pytest.mark.slow
+def test_a_node_runs_from_the_wheel_alone_in_an_empty_folder(checkout: Path, tmp_path: Path) -> None:
+    """With the libraries of this environment; `uvx --from dist/*.whl` would fetch them."""
+    with zipfile.ZipFile(build(checkout)) as wheel:
+        wheel.extractall(tmp_path / "installed")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    words = ["run", "run.max_iterations=1", "evaluator.canaries=80", "evals.problems=10", "login.page=off"]
+    there = os.environ | {"PYTHONPATH": str(tmp_path / "installed"), "CODEZERO_LOCAL": ""}
+    for command in (words, ["runs"], ["ask", "--problem", "1", "--json", "evaluator.canaries=80"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "codezero", *command], cwd=empty, env=there, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["policies"]) == 2
 
 
 def test_without_the_checkout_bench_says_in_one_line_where_benchmarks_are(checkout: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from codezero.commands.common import DONE, INTERRUPTED, Commands, answer, composed, value
+from codezero.errors import ConfigError
 
 
 def add(commands: Commands) -> None:
@@ -107,6 +108,9 @@ def chain_dev(options: argparse.Namespace) -> int:
 
     from codezero.chain.devchain_process import ChainEndpoint
     from codezero.chain.devchain_server import serve
+
+    if options.data.exists() and not options.data.is_dir():
+        raise ConfigError(f"--data={options.data} is no folder; name one, or drop --data")
 
     def announce(chain: ChainEndpoint) -> None:
         place = {"url": chain.url, "chain_id": chain.chain_id, "data": str(options.data), "pid": chain.pid}

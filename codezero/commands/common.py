@@ -2,9 +2,12 @@
 
 import argparse
 import json as json_module
+import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from codezero.errors import ConfigError
 
 if TYPE_CHECKING:
     from codezero.config import NodeConfig
@@ -16,6 +19,10 @@ Arguments = Mapping[str, Mapping[str, Any]]
 
 OVERRIDES = "any setting as key=value, for example solver.learning_rate=1e-4 (`codezero config show` lists them all)"
 OF_A_RUN = "run.name=NAME; without it the newest run"
+PLAIN = re.compile(r"run\.(directory|name)=([A-Za-z./][\w./-]*|\d{4}-\d\d-\d\d_[\d-]+)")
+"""A setting that means what stands there, without Hydra."""
+NO_NAMES = {"null", "true", "false", "inf", "nan"}
+"""Which are values to Hydra."""
 
 
 def flag(help: str) -> dict[str, Any]:
@@ -46,7 +53,10 @@ class Commands:
     """The commands of a parser, or of a group in it."""
 
     def __init__(self, parser: argparse.ArgumentParser, metavar: str = "COMMAND") -> None:
-        self._parsers = parser.add_subparsers(metavar=metavar, required=True)
+        listed = argparse.SUPPRESS if metavar == "COMMAND" else None  # else `cli.by_purpose` lists them
+        self._parsers = parser.add_subparsers(metavar=metavar, required=True, prog=parser.prog, help=listed)
+        self.helps: dict[str, str] = {}
+        """Of those that are shown."""
 
     def group(self, name: str, help: str, epilog: str = "", *, alone: str | None = None) -> "Commands":
         """alone: which of its commands the bare name stands for; `Parser.parse_known_args` puts it in."""
@@ -64,9 +74,10 @@ class Commands:
         settings: str = OVERRIDES,
         json: str = "print one JSON object",
         epilog: str = "",
+        hidden: bool = False,
     ) -> None:
         """handler: returns the exit code. settings, json: help of KEY=VALUE and --json; empty: it takes none."""
-        parser = self._parser(name, help, epilog)
+        parser = self._parser(name, help, epilog, hidden=hidden)
         parser.set_defaults(handler=handler)
         for argument, options in (takes or {}).items():
             parser.add_argument(argument, **options)
@@ -75,9 +86,11 @@ class Commands:
         if json:
             parser.add_argument("--json", **flag(json))
 
-    def _parser(self, name: str, help: str, epilog: str = "") -> argparse.ArgumentParser:
+    def _parser(self, name: str, help: str, epilog: str = "", *, hidden: bool = False) -> argparse.ArgumentParser:
         sentence, raw = f"{help[0].upper()}{help[1:]}.", argparse.RawDescriptionHelpFormatter
-        return self._parsers.add_parser(name, help=help, description=sentence, epilog=epilog, formatter_class=raw)
+        shown: dict[str, Any] = {} if hidden else {"help": help}
+        self.helps |= {} if hidden else {name: help}
+        return self._parsers.add_parser(name, description=sentence, epilog=epilog, formatter_class=raw, **shown)
 
 
 def composed(options: argparse.Namespace, *first: str) -> "NodeConfig":
@@ -85,6 +98,25 @@ def composed(options: argparse.Namespace, *first: str) -> "NodeConfig":
     from codezero.settings import compose
 
     return compose([*first, *options.overrides])
+
+
+def composed_for_reading(options: argparse.Namespace) -> "NodeConfig":
+    """`composed`, of which only `run` is wanted: without Hydra, most of such a command's time, where nothing needs it.
+
+    Raises ConfigError.
+    """
+    from codezero.settings import own_overrides
+
+    given = [PLAIN.fullmatch(word) for word in options.overrides]
+    words: dict[str, Any] = {match[1]: match[2] for match in given if match and match[2].lower() not in NO_NAMES}
+    if len(words) < len(given) or own_overrides(options.overrides):
+        return composed(options)
+    from codezero.config import NodeConfig, RunConfig, contradictions
+
+    config = NodeConfig(run=RunConfig(**words))
+    for contradiction in contradictions(config):
+        raise ConfigError(contradiction)
+    return config
 
 
 def answer(options: argparse.Namespace, result: object, text: str | Callable[[], object]) -> int:

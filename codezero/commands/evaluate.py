@@ -1,4 +1,4 @@
-"""`codezero evaluate FILE.jsonl`: verdicts on attempts that are already written, and, on demand, what running shows.
+"""`codezero judge FILE.jsonl`: verdicts on attempts that are already written, and, on demand, what running shows.
 
 A line in holds a problem and its completions; a line out holds their verdicts. Lines are bounded and checked one by
 one; the first that cannot be used ends the command with its number and what is wrong with it.
@@ -19,6 +19,7 @@ from codezero.code.answer import read_answer
 from codezero.code.assertions import as_problem
 from codezero.config import NodeConfig
 from codezero.errors import ConfigError, ProblemError
+from codezero.monitor.text import count
 from codezero.monitor.verdict_card import JudgedProblem
 from codezero.problems.dedup import Novelty
 from codezero.sandbox.base import Execution, Job, Outcome, Sandbox
@@ -46,17 +47,16 @@ class Line(msgspec.Struct, frozen=True):
     level: Annotated[int, Meta(ge=1, le=5)] | None = None
 
 
-def evaluate(
-    config: NodeConfig, file: Path, *, audit: bool, say: Callable[[str], None]
+def judge_groups(
+    config: NodeConfig, groups: Iterator[RolloutGroup], *, audit: bool, say: Callable[[str], None]
 ) -> Iterator[tuple[JudgedProblem, Metrics]]:
-    """Each line of `file` (`-`: stdin) with its verdicts, and how far the judge can be believed.
+    """Each group with its verdicts, and how far the judge can be believed.
 
-    audit: execute every attempt, beside the verdict and never in it. Raises ConfigError for a file that cannot be
-    opened, ProblemError for a line that cannot be used, SandboxError, and what `build_evaluator` raises.
+    audit: execute every attempt, beside the verdict and never in it. Raises SandboxError, and what `groups` and
+    `build_evaluator` raise.
     """
     with contextlib.ExitStack() as stack:
-        groups = read_groups(file)
-        first = list(islice(groups, 1))  # a wrong file is known before a model is loaded
+        first = list(islice(groups, 1))  # a wrong file is known before a judge is loaded
         canaries = build_canaries(config, Novelty(), stack, say)
         evaluator = build_evaluator(config, canaries, stack, say)
         family = None if config.reward.mode == "rlvr" else canaries
@@ -64,7 +64,7 @@ def evaluate(
         known = evaluator.metrics() | {"judge/calibrated_on": family and family.name}
         done, batch = 0, [*first, *islice(groups, AT_ONCE - 1)]
         while batch:
-            say(f"judging line {done + 1} to {done + len(batch)}")
+            say(f"judging {count(len(batch), 'problem')}, {done} are done")
             for scored in evaluator.score(batch):
                 executed = None if sandbox is None else _execute(sandbox, scored.group, config.answer.block)
                 same = family is None or family.cover(scored.group.problem)
@@ -74,7 +74,10 @@ def evaluate(
 
 
 def read_groups(file: Path) -> Iterator[RolloutGroup]:
-    """A group per line. Raises ConfigError for a file that cannot be read, ProblemError that names the line."""
+    """A group per line of `file` (`-`: stdin).
+
+    Raises ConfigError for a file that cannot be read, ProblemError that names the line.
+    """
     number = 0
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as stream:

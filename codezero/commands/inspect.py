@@ -11,7 +11,19 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.commands.common import DONE, FAILED, INTERRUPTED, OF_A_RUN, Commands, answer, composed, flag, value
+from codezero.commands.common import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    OF_A_RUN,
+    Commands,
+    answer,
+    composed,
+    composed_for_reading,
+    flag,
+    value,
+    words,
+)
 from codezero.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,9 +38,13 @@ PUBLIC = ("id", "source", "style", "entry_point", "level", "question", "tests")
 def add(commands: Commands) -> None:
     watch = flag("show it again and again; elsewhere than on a terminal by lines")
     every = value(float, "SECONDS", "with --watch: 0.2 to 3600 (default 2)", default=2.0)
-    page = "one page about a run: step, truth, peers, submissions and why not"
+    page = "one page about a run: step, truth, peers, submissions"
     commands.add("status", status, page, {"--watch": watch, "--every": every}, settings=OF_A_RUN)
-    machine = "check whether a node can run here; every line says how to mend what is wrong"
+    names = words("[FOLDER | RUN RUN ...] KEY=VALUE", "where to look (default run.directory), or runs to compare")
+    newest = value(int, "N", "how many, the newest first (default 20)", default=20)
+    several = "list runs with what each has learned; compare some: runs A B"
+    commands.add("runs", runs, several, {"overrides": names, "--limit": newest}, settings="")
+    machine = "check whether a node can run here, and how to mend what is wrong"
     node = "the settings of the node that is to run, for example model=qwen or network=peer"
     commands.add("doctor", doctor, machine, settings=node)
     config = commands.group("config", "look at the settings")
@@ -46,7 +62,7 @@ def add(commands: Commands) -> None:
 def status(options: argparse.Namespace) -> int:
     from codezero.inspection.status import newest_run, read_run
 
-    config = composed(options)
+    config = composed_for_reading(options)
     if options.watch:
         from codezero.inspection.status_view import watch
 
@@ -59,6 +75,22 @@ def status(options: argparse.Namespace) -> int:
         print_status(run)
 
     return answer(options, run, draw)
+
+
+def runs(options: argparse.Namespace) -> int:
+    names = [word for word in options.overrides if "=" not in word]
+    options.overrides = [word for word in options.overrides if "=" in word]
+    base = Path(composed_for_reading(options).run.directory)
+    if options.limit < 1:
+        raise ConfigError(f"--limit={options.limit} is out of bounds; it must be 1 or more")
+    from codezero.inspection.run_list import compare_runs, comparison_lines, list_lines, list_runs
+
+    if len(names) > 1:
+        comparison = compare_runs(base, names)
+        return answer(options, comparison, "\n".join(comparison_lines(comparison)))
+    base = base if not names else base / names[0] if (base / names[0]).is_dir() else Path(names[0])
+    listed, more = list_runs(base, options.limit)
+    return answer(options, {"runs": listed, "more": more}, "\n".join(list_lines(listed, more)))
 
 
 def doctor(options: argparse.Namespace) -> int:
@@ -115,6 +147,7 @@ def data_show(options: argparse.Namespace) -> int:
         problems = stream.next_batch([])
     else:
         rows, origin, wait = open_rows(name), f"{config.seed} ", config.data.wait_seconds
+        rows.shards()  # a file that is not there is a mistake, where a run has other sources
         data = DataSource(name, rows, origin, Screen(CodeEnvironment()), Counter(), wait)
         problems = [problem for problem in (data.draw() for _ in range(count)) if problem is not None]
     for problem in problems:

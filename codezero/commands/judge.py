@@ -1,8 +1,11 @@
-"""`judge serve`: the judge for other programs, over HTTP; `judge verify`: did a judge read what it signed?"""
+"""`judge FILE`: verdicts on attempts; `judge serve`: the judge for other programs; `judge verify`: did it read them?"""
 
 import argparse
+import json
 import os
 import signal
+import sys
+from collections import Counter
 from pathlib import Path
 
 from codezero.commands.common import DONE, FAILED, INTERRUPTED, Commands, answer, composed, flag, say, value
@@ -23,8 +26,19 @@ weights read the program so, not that the program is right. Exit code 1: somethi
 """
 
 
+ATTEMPTS = """  codezero judge FILE --audit          the same as `judge attempts FILE --audit`
+  codezero judge attempts --help       what FILE holds
+"""
+
+
 def add(commands: Commands) -> None:
-    group = commands.group("judge", "the judge as a service, and its receipts")
+    about = "judge attempts that are already written; the judge as a service"
+    group = commands.group("judge", about, ATTEMPTS, alone="attempts")
+    file = value(Path, "FILE", "JSON lines: question, tests, completions[, entry_point, level]; - is stdin")
+    audit = flag("also EXECUTE every attempt in a sandbox, beside the verdict, and say where they differ")
+    given, lines = {"file": file, "--audit": audit}, "print a JSON line of verdicts for each line"
+    group.add("attempts", attempts, "judge the attempts in FILE, with reasons", given, json=lines)
+    commands.add("evaluate", attempts, "the old name of `judge FILE`", given, json=lines, hidden=True)
     takes = {
         "--host": value(str, "HOST", "where to listen (default 127.0.0.1)", default="127.0.0.1"),
         "--port": value(int, "PORT", "0 takes any (default 8090)", default=8090),
@@ -39,6 +53,24 @@ def add(commands: Commands) -> None:
         "--item": value(int, "N", "read this one again, and no other"),
     }
     group.add("verify", verify, "read again what a judge has signed", takes, epilog=VERIFY)
+
+
+def attempts(options: argparse.Namespace) -> int:
+    config = composed(options)
+    from codezero.commands.evaluate import judge_groups, read_groups
+    from codezero.monitor.verdict_card import mistakes, print_marked
+
+    marked = judge_groups(config, read_groups(options.file), audit=options.audit, say=say)
+    if not options.json:
+        print_marked(marked)
+        return DONE
+    contradictions = Counter[str]()
+    for item, known in marked:
+        contradictions += item.contradictions()
+        print(json.dumps(item.to_json(known)), flush=True)
+    for line in mistakes(contradictions):
+        print(f"codezero: {line}", file=sys.stderr)
+    return DONE
 
 
 def serve(options: argparse.Namespace) -> int:

@@ -1,10 +1,10 @@
-"""Commands that measure: `eval` (an exam, or a published set), `evaluate`, `bench`; and `nano build`."""
+"""Commands that measure: `eval` (an exam, or a published set), `ask` (one task), `bench`; and `nano build`."""
 
 import argparse
 import json
 import os
+import re
 import sys
-from collections import Counter
 from pathlib import Path
 
 from codezero.commands.common import DONE, OVERRIDES, Arguments, Commands, answer, composed, flag, say, value, words
@@ -23,6 +23,15 @@ examples:
   codezero eval humaneval --file HumanEval.jsonl.gz --samples 10 --k 1,10 --checkpoint mine solver.max_new_tokens=512
   codezero eval mbpp --file mbpp.jsonl --compare nano mine
 """
+ASK = """Attempts are judged, and with tests EXECUTED in the sandbox of audit.sandbox; equal ones are shown once.
+
+examples:
+  codezero ask                                          a held-out problem, before and after
+  codezero ask --level 4 --checkpoint mine
+  codezero ask "Write a function add(a, b) that returns their sum." --tests "assert add(1, 2) == 3"
+"""
+SETTING = re.compile(r"[+~]*[\w.@/]+=")
+"""How KEY=VALUE begins; a task does not."""
 POLICY = "whose newest checkpoint attempts them; also a checkpoint's folder or a model"
 OF_A_SET: Arguments = {
     "--file": value(Path, "FILE", "of SET, or a folder; may be repeated", action="append", default=[]),
@@ -37,17 +46,22 @@ OF_A_SET: Arguments = {
 
 
 def add(commands: Commands) -> None:
-    exam = "attempt the problems of a set: average@k and pass@k, with intervals"
+    exam = "attempt the problems of a set: average@k and pass@k"
     takes = {"overrides": words("[SET] KEY=VALUE", OVERRIDES), **OF_A_SET}
     commands.add("eval", evaluate_policy, exam, takes, settings="", epilog=EPILOG)
-    file = value(Path, "FILE", "JSON lines: question, tests, completions[, entry_point, level]; - is stdin")
-    audit = flag("also EXECUTE every attempt in a sandbox, beside the verdict, and say where they differ")
-    judge = "judge attempts that are already written, with reasons"
-    lines = "print a JSON line of verdicts for each line"
-    commands.add("evaluate", judge_attempts, judge, {"file": file, "--audit": audit}, json=lines)
+    takes = {
+        "overrides": words("[TASK] KEY=VALUE", f"the task in words; {OVERRIDES}"),
+        "--tests": value(str, "ASSERT", "an assertion; may be repeated", action="append", default=[]),
+        "--problem": value(int, "N", "the N-th held-out problem; without TASK and N one is drawn"),
+        "--level": value(int, "L", "draw one of this level, 1 to 5"),
+        "--samples": value(int, "N", "attempts of each model (default 8)", default=8),
+        "--checkpoint": value(str, "RUN", f"{POLICY} (default: the newest run's)"),
+    }
+    task = "try what a run has learned: attempts at a task, before and after"
+    commands.add("ask", ask_solver, task, takes, settings="", epilog=ASK)
     name = value(str, "NAME", "which one; `list` names them all")
     rest = value(str, "...", "its own arguments, --json and --help too", nargs=argparse.REMAINDER)
-    files = "measure, side by side; NAME is a file of a checkout's benchmarks/: `judge`"
+    files = "run a benchmark of the source checkout"
     commands.add("bench", bench, files, {"name": name, "rest": rest}, settings="", json="")
     nano = commands.group("nano", "the embedded models")
     out = value(Path, "DIR", "where to write them (default: the installed package)")
@@ -88,22 +102,19 @@ def evaluate_policy(options: argparse.Namespace) -> int:
     return answer(options, report.as_object(), "\n".join(report.lines()))
 
 
-def judge_attempts(options: argparse.Namespace) -> int:
+def ask_solver(options: argparse.Namespace) -> int:
+    texts = [word for word in options.overrides if not SETTING.match(word)]
+    options.overrides = [word for word in options.overrides if SETTING.match(word)]
+    if len(texts) > 1:
+        raise ConfigError(f"one task at a time: put it in quotes, codezero ask '{' '.join(texts)}'")
     config = composed(options)
-    from codezero.commands.evaluate import evaluate
-    from codezero.monitor.verdict_card import mistakes, print_marked
+    from codezero.commands.ask import AskRequest, ask
+    from codezero.monitor.ask_card import print_answers
 
-    marked = evaluate(config, options.file, audit=options.audit, say=say)
-    if not options.json:
-        print_marked(marked)
-        return DONE
-    contradictions = Counter[str]()
-    for item, known in marked:
-        contradictions += item.contradictions()
-        print(json.dumps(item.to_json(known)), flush=True)
-    for line in mistakes(contradictions):
-        print(f"codezero: {line}", file=sys.stderr)
-    return DONE
+    text, tests = "".join(texts).strip(), tuple(options.tests)
+    request = AskRequest(text, tests, options.problem, options.level, options.samples, options.checkpoint or "")
+    result = ask(config, request, say)
+    return answer(options, result.to_json(), lambda: print_answers(result))
 
 
 def bench(options: argparse.Namespace) -> int:
@@ -123,6 +134,8 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def nano_build(options: argparse.Namespace) -> int:
+    if options.out and options.out.exists() and not options.out.is_dir():
+        raise ConfigError(f"--out={options.out} is no folder; name one")
     from codezero.environments.reasoning_gym import ReasoningGym
     from codezero.nano import WEIGHTS
     from codezero.nano.build import build

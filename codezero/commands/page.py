@@ -21,11 +21,11 @@ is lost, so is the account with its points. To begin anew as another node, move 
 
 def add(commands: Commands) -> None:
     folder = words("[FOLDER] KEY=VALUE", f"a run's folder, for a page about it alone; {OVERRIDES}")
-    serve = "serve the page about the runs below runs/, or about FOLDER"
+    serve = "look at runs in the browser"
     where = "print where it is as one JSON object a line"
     commands.add("dashboard", dashboard, serve, {"overrides": folder, **LOGIN_PORT}, settings="", json=where)
     minutes = value(float, "MINUTES", "to wait for you (default 10)", default=10.0)
-    own = "own this node: serve the page, and wait until you have logged in there"
+    own = "own this node: wait until you have logged in on the page"
     account = "print the account as one JSON object"
     commands.add("login", login, own, {"--minutes": minutes, **LOGIN_PORT}, json=account, epilog=LOST)
     commands.add("logout", logout, "end every session; nothing is signed until the next login", LOGIN_PORT)
@@ -49,7 +49,7 @@ def dashboard(options: argparse.Namespace) -> int:
         serve_page(config, folder, report)
     except LoginError as error:
         if not options.json:
-            raise
+            raise ConfigError(str(error)) from error
         report(PageReady(url="", problem=str(error)))
         return FAILED
     return DONE
@@ -71,7 +71,7 @@ def login(options: argparse.Namespace) -> int:
         with PageProcess(config, options.overrides) as page:
             ready = page.ready()
             if ready.problem:
-                raise LoginError(ready.problem)
+                raise ConfigError(ready.problem)
             if ready.standby and vault.owner() is None:
                 ready = PageReady(url=ready.url, code=_new_code(ready.url, folder))
             say(f"{invitation(ready)}; waiting for that up to {minutes:g} minutes")

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from codezero.commands.common import (
     DONE,
@@ -13,11 +14,15 @@ from codezero.commands.common import (
     Commands,
     answer,
     composed,
+    composed_for_reading,
     flag,
     port,
     value,
 )
 from codezero.errors import ConfigError, SwarmError
+
+if TYPE_CHECKING:
+    from codezero.config import NodeConfig
 
 FRESH = "begin anew; a run that has the name is kept whole beside it, under a dated name"
 FORK = (
@@ -45,7 +50,7 @@ BOOTNODE = "bootnode"
 def add(commands: Commands) -> None:
     node = {**PORTS, "--fresh": flag(FRESH), "--fork": value(str, "RUN", FORK), **SUPERVISED}
     commands.add("run", run, "run a node: attempt problems, judge, learn, propose, share", node, json="")
-    service = "write problems for a swarm and attempt none: `swarm join CODE role=proposer` too"
+    service = "write problems for a swarm and attempt none"
     commands.add("propose", propose, service, node, json="")
     swarm = commands.group("swarm", "run a swarm of several nodes")
     nodes = value(int, "N", "how many, 1 to 64 (default 2)", default=2)
@@ -68,10 +73,9 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from codezero.runs import begin
-    from codezero.settings import check_directories
 
     config = composed(options)
-    check_directories(config)
+    _check_directories(config)
     from codezero.ops.own_code import RIGHTS, own_code
 
     if (named := ", ".join(own_code(config))) and not options.supervise:  # else the node's own process says so
@@ -82,9 +86,26 @@ def run(options: argparse.Namespace) -> int:
 
         folder.release()
         return run_supervised(config, folder.path, options.overrides)
-    from codezero.wiring.node import run_node  # torch, hivemind and TRL load only now
+    from codezero.monitor.summaries import RunState
+    from codezero.monitor.terminal import start_view
 
-    return INTERRUPTED if run_node(config, folder, options.overrides) else DONE
+    with contextlib.closing(start_view(config.monitor.view)) as start:
+        start.busy(RunState(busy="loading the libraries"))
+        from codezero.wiring.node import run_node  # torch, hivemind and TRL load only now
+
+        return INTERRUPTED if run_node(config, folder, options.overrides, start) else DONE
+
+
+def _check_directories(config: "NodeConfig") -> None:
+    """Models that are named by a path are there. Raises ConfigError."""
+    models = {
+        "model.solver": config.model.solver,
+        "evaluator.model": config.evaluator.model if config.evaluator.kind == "local" else "",
+        "proposer.model": config.proposer.model if config.proposer.kind == "local" else "",
+    }
+    for key, name in models.items():
+        if name.startswith(("/", "./", "../", "~")) and not Path(name).is_dir():
+            raise ConfigError(f"{key}={name} is no directory; name one that save_pretrained wrote, or a hub id")
 
 
 def propose(options: argparse.Namespace) -> int:
@@ -167,8 +188,13 @@ def swarm_bootnode(options: argparse.Namespace) -> int:
 
 def swarm_peers(options: argparse.Namespace) -> int:
     from codezero.inspection.status import newest_network
-    from codezero.inspection.status_view import print_peers
 
-    config = composed(options)
+    config = composed_for_reading(options)
     status = newest_network(Path(config.run.directory), config.run.name)
-    return answer(options, status, lambda: print_peers(status))
+
+    def draw() -> None:  # rich is not loaded for JSON
+        from codezero.inspection.status_view import print_peers
+
+        print_peers(status)
+
+    return answer(options, status, draw)

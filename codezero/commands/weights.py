@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.commands.common import DONE, INTERRUPTED, Commands, answer, composed, say, setting, value
+from codezero.errors import ConfigError
 from codezero.weights import TOKEN
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ prompts and attempts may be (solver.max_prompt_tokens, solver.max_new_tokens), w
 
 
 def add(commands: Commands) -> None:
-    group = commands.group("weights", "look at published versions of a model, check them, bring a model up to date")
+    group = commands.group("weights", "published versions of a model: list, check, apply")
     source = {"source": value(str, "SOURCE", f"a folder of versions, or its address; {TOKEN} holds a token")}
     model = {"model": value(Path, "DIR", "a model as save_pretrained writes it; it becomes the newest version")}
     group.add("info", info, "list the versions: how large, and from where they can be reached", source, settings="")
@@ -74,6 +75,8 @@ def apply(options: argparse.Namespace) -> int:
     from codezero.weights.state import read_weights, write_anchor
     from codezero.weights.versions import catch_up
 
+    if not options.model.is_dir():
+        raise ConfigError(f"{options.model} is no folder of a model; name one that save_pretrained wrote")
     layout = read_weights(options.model).layout
     say("fetching the newest version")
     weights, version = catch_up(_source(options), layout=layout)
@@ -88,6 +91,8 @@ def apply(options: argparse.Namespace) -> int:
 def _source(options: argparse.Namespace) -> "VersionSource":
     from codezero.weights.transfer import open_source
 
+    if "://" not in options.source and not Path(options.source).is_dir():
+        raise ConfigError(f"{options.source} is no folder of versions; name one, or its address http://HOST:PORT")
     return open_source(options.source, os.environ.get(TOKEN, ""))
 
 

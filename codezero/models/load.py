@@ -153,10 +153,10 @@ def _load_weights(name: str, role: str, dtype: torch.dtype, nf4_on: torch.device
 
 
 def cannot_load(name: str, role: str, what: str, error: Exception) -> ModelError:
-    """With the first line of the library's message, and the remedy."""
-    if Path(name).expanduser().is_dir():
+    """With the first line of the library's message, and the remedy. What is on this machine no further try mends."""
+    local = Path(name).expanduser().exists()
+    remedy = "check the id and the network, or give a local directory"
+    if local:
         remedy = "check that the directory is whole (config.json, tokenizer.json, *.safetensors)"
-    else:
-        remedy = "check the id and the network, or give a local directory"
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300].rstrip(".")
-    return ModelError(f"{role}: cannot load the {what} of {name}: {reason}; {remedy}")
+    reason = (str(error).strip() or "no reason given").splitlines()[0][:300].rstrip(".")
+    return (ModelChoiceError if local else ModelError)(f"{role}: cannot load the {what} of {name}: {reason}; {remedy}")

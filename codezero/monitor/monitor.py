@@ -50,10 +50,11 @@ class RunMonitor:
         facts: Mapping[str, str],
         sinks: Sequence[BackgroundSink] = (),
         usage: Callable[[], Metrics] = dict,
+        start: PlainView | None = None,
     ) -> None:
         """`view` is auto, live, plain or off; `identity` the peer id; `facts` what stays the same, such as models.
 
-        usage: what the node uses of the machine now, for each row.
+        usage: what the node uses of the machine now, for each row. start: what is seen until `started`; None: lines.
         """
         self.folder, self.view_kind, self._sinks, self._usage = folder, view, sinks, usage
         self.stand_ins = ""
@@ -65,8 +66,7 @@ class RunMonitor:
         self._reason = ""
         """Why it ended, from the beginning of its end on."""
         self._rollouts = RolloutStore(folder, identity)
-        self._view = choose_view("off" if view == "off" else "plain")
-        """Plain lines until `started`: what is loaded then scrolls away above the live view."""
+        self._view = start or choose_view("off" if view == "off" else "plain")
 
     def started(self, iteration: int) -> None:
         """Drop rows after `iteration` (at 0 all of them: the exam before the first iteration is sat again)."""
@@ -80,6 +80,7 @@ class RunMonitor:
         self._write_node_file(stopped=None)
         logger.info("%s begins at iteration %d in %s", readable_name(self.state.identity), iteration, self.folder)
         quiet_libraries()  # by now everything is imported
+        self._view.close()
         self._view = choose_view(self.view_kind)
         self._view.show(self.state)
 

@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from codezero.monitor.run_types import ExamView
-from codezero.monitor.summaries import RunState, best_and_worst, code_of, rehearsal
+from codezero.monitor.summaries import PlainView, RunState, best_and_worst, code_of, rehearsal
 from codezero.monitor.text import clean, count, duration, gauge, interval, percent, readable_name, sparkline
 from codezero.types import ScoredGroup, Verdict
 
@@ -159,7 +159,7 @@ def _problem(scored: ScoredGroup | None, code_rows: int) -> RenderableType:
     table.add_column(ratio=1)
     table.add_column(ratio=1)
     table.add_row(_verdict("best", attempts[0][1], "green"), _verdict("worst", attempts[1][1], "red"))
-    table.add_row(*(_code(code_of(attempt.text, problem.entry_point), code_rows) for attempt, _ in attempts))
+    table.add_row(*(show_code(code_of(attempt.text, problem.entry_point), code_rows) for attempt, _ in attempts))
     table.add_row(*(_reasons(verdict) for _, verdict in attempts))
     level = "" if problem.level is None else f" · level {problem.level}"
     return framed(Group(question, Rule(style="dim"), table), Text(f"last problem{level}", style="dim"))
@@ -169,7 +169,7 @@ def _verdict(which: str, verdict: Verdict, style: str) -> Text:
     return Text.assemble((f"{which} ", style), (f"{verdict.reward:.2f}", f"bold {style}"), (" reward", "dim"), end="")
 
 
-def _code(code: str, rows: int) -> RenderableType:
+def show_code(code: str, rows: int) -> RenderableType:
     lines = clean(code, 160 * CODE_ROWS[1], lines=True).split("\n")
     shown = lines if len(lines) <= rows else [*lines[: rows - 1], f"# … {count(len(lines) - rows + 1, 'more line')}"]
     code = "\n".join(line[:160] for line in shown)
@@ -211,6 +211,33 @@ class LiveView:
 
     def _draw(self) -> RenderableType:
         return render(self._state, height=self._console.height, now=time.time(), line=self._line)
+
+
+class StartView(PlainView):
+    """While a node starts: one line that says what takes time, and since when; on a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._doing, self._since = "", time.monotonic()
+        self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=2, transient=True)
+
+    def busy(self, state: RunState) -> None:
+        self._doing, self._since = state.busy, time.monotonic()
+        self._live.start(refresh=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _draw(self) -> RenderableType:
+        seconds = time.monotonic() - self._since
+        line = f"codezero: {clean(self._doing, 100)} … {f'{seconds:.0f} s' if seconds >= 1 else ''}"
+        return Text(line, no_wrap=True, overflow="ellipsis")
+
+
+def start_view(view: str) -> PlainView:
+    """What is seen until a node trains; `view` as `choose_view` takes it. off: nothing."""
+    console = live_console(view) if view != "off" else None
+    return PlainView(lambda _: None) if view == "off" else StartView(console) if console else PlainView()
 
 
 def live_console(view: str) -> Console | None:

@@ -1,4 +1,4 @@
-"""The report card of `codezero evaluate`: attempts and verdicts as a person reads them. Foreign text is cleaned."""
+"""The report card of `codezero judge`: attempts and verdicts as a person reads them. Foreign text is cleaned."""
 
 import sys
 from collections import Counter
@@ -15,7 +15,7 @@ from codezero.monitor.metrics_file import number
 from codezero.monitor.terminal import framed
 from codezero.monitor.text import clean, count, percent
 from codezero.sandbox.base import TRUTH, Execution, Outcome
-from codezero.types import BELIEF, Metrics, ScoredGroup, Status
+from codezero.types import BELIEF, Metrics, ScoredGroup, Status, Verdict
 
 STYLES = {
     Status.JUDGED: "default", Status.CERTAIN_FAILURE: "red",
@@ -86,7 +86,7 @@ def card(marked: JudgedProblem) -> RenderableType:
         colour = "green" if verdict.reward >= 0.7 else "red" if verdict.reward < 0.4 else "yellow"
         known = verdict.status is not Status.UNAVAILABLE
         reward = Text(f"{verdict.reward:.2f}", colour) if known else Text("—", "yellow")
-        status = Text(verdict.status.value.replace("_", " "), STYLES[verdict.status])
+        status = Text(status_word(verdict), STYLES[verdict.status])
         shown = [] if marked.executed is None else [_shown(marked.executed[index], mistaken[index])]
         why = clean("; ".join(verdict.reasons), 400) or "nothing to remark"
         table.add_row(str(index + 1), reward, status, *shown, Text(why))
@@ -94,6 +94,17 @@ def card(marked: JudgedProblem) -> RenderableType:
     notes = [] if marked.same_family else ["not of the family the judge was calibrated on"]
     notes += [] if problem.level is None else [f"level {problem.level}"]
     return framed(table, Text(title, "bold"), note=Text(" · ".join(notes), "" if marked.same_family else "yellow"))
+
+
+def status_word(verdict: Verdict) -> str:
+    return "unknown" if verdict.status is Status.UNAVAILABLE else verdict.status.value.replace("_", " ")
+
+
+def in_words(verdict: Verdict) -> str:
+    """`judge: 98 % likely to pass`, or why it does not say."""
+    if verdict.status is Status.JUDGED:
+        return f"judge: {100 * verdict.correctness:.0f} % likely to pass"
+    return f"judge: {status_word(verdict)}, {'; '.join(verdict.reasons)}"
 
 
 def _shown(execution: Execution, mistaken: bool | None) -> Text:
@@ -112,7 +123,9 @@ def summary(marked: Sequence[JudgedProblem], known: Metrics) -> RenderableType:
         reward = sum(verdict.reward for verdict in trainable) / len(trainable)
         lines.append(Text(f"judged {believed} right; mean reward {reward:.2f}"))
     if masked := len(verdicts) - len(trainable):
-        lines.append(Text(f"{count(masked, 'attempt')} quarantined or not to be told, in no figure", "yellow"))
+        unknown = sum(verdict.status is Status.UNAVAILABLE for verdict in verdicts)
+        parts = f"{unknown} unknown to the judge, {masked - unknown} quarantined"
+        lines.append(Text(f"{count(masked, 'attempt')} in no figure: {parts}", "yellow"))
     if executed := [TRUTH[run.outcome] for problem in marked for run in problem.executed or ()]:
         decided = [passed for passed in executed if passed is not None]
         share = percent(sum(decided) / len(decided) if decided else None)

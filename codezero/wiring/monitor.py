@@ -10,6 +10,7 @@ from codezero.models.usage import Usage
 from codezero.monitor.logs import Secrets, known_secrets
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.sinks import BackgroundSink, need, tensorboard_sink, wandb_sink
+from codezero.monitor.summaries import PlainView
 from codezero.protocols import Swarm
 from codezero.runs import RunFolder
 from codezero.settings import trace
@@ -49,7 +50,7 @@ def check_sinks(config: MonitorConfig) -> None:
         need("tensorboardX", "tensorboardx", "monitor.tensorboard=true")
 
 
-def build_monitor(config: NodeConfig, folder: RunFolder, swarm: Swarm) -> RunMonitor:
+def build_monitor(config: NodeConfig, folder: RunFolder, swarm: Swarm, start: PlainView | None = None) -> RunMonitor:
     facts = {"solver": config.model.solver, "evaluator": config.evaluator.model, "proposer": config.proposer.model}
     settings, path, peer, kind = config.monitor, folder.path, swarm.peer_id, config.swarm.kind
     sinks: list[BackgroundSink] = []  # their libraries load in their own threads
@@ -59,5 +60,12 @@ def build_monitor(config: NodeConfig, folder: RunFolder, swarm: Swarm) -> RunMon
     if settings.tensorboard:
         sinks.append(BackgroundSink("TensorBoard", lambda iteration: tensorboard_sink(path, iteration)))
     return RunMonitor(
-        folder=path, view=settings.view, identity=peer, swarm_kind=kind, facts=facts, sinks=sinks, usage=Usage()
+        folder=path,
+        view=settings.view,
+        identity=peer,
+        swarm_kind=kind,
+        facts=facts,
+        sinks=sinks,
+        usage=Usage(),
+        start=start,
     )

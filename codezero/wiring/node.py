@@ -18,9 +18,12 @@ from codezero.chain.rounds import LateChain
 from codezero.config import NodeConfig
 from codezero.config.learning import source_weights
 from codezero.environment import Environment
+from codezero.errors import ConfigError, translated
 from codezero.login.page_process import PageProcess, announce, wanted
 from codezero.monitor.logs import setup_logging
 from codezero.monitor.monitor import RunMonitor
+from codezero.monitor.summaries import PlainView
+from codezero.monitor.terminal import start_view
 from codezero.monitor.text import print_flushed
 from codezero.nano import NANO
 from codezero.node import InStep, Node
@@ -61,15 +64,24 @@ VERSIONS = "weights"
 NOT_BEGUN = "stopped while starting, with nothing to save"
 
 
-def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = ()) -> bool:
-    """Build a node and run it to its end. True when SIGINT ended it. `overrides` are what `config` was composed of."""
+def run_node(
+    config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (), start: PlainView | None = None
+) -> bool:
+    """Build a node and run it to its end. True when SIGINT ended it. `overrides` are what `config` was composed of.
+
+    start: what is seen until the node trains, and closed then; None: lines.
+    """
     end_with_parent()
+    start = start or start_view("plain")
     check_sinks(config.monitor)
-    setup_logging(Path(config.run.logs), config.monitor.log_format, secrets_of(config))
+    with translated(
+        ConfigError, f"run.logs={config.run.logs} cannot be written", OSError, mend="choose another folder"
+    ):
+        setup_logging(Path(config.run.logs), config.monitor.log_format, secrets_of(config))
     monitor: RunMonitor | None = None
 
     def answer(which: signal.Signals, _before: int) -> None:
-        leave(which, lambda: monitor.cut(NOT_BEGUN) if monitor else print_flushed(f"codezero: {NOT_BEGUN}"))
+        leave(which, lambda: monitor.cut(NOT_BEGUN) if monitor else cut_short(start))
 
     with Stop().on_signals(answer=answer), ExitStack() as stack:
         identity = Identity.load_or_create(Path(config.swarm.identity))
@@ -82,8 +94,8 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
         composed, config = config, config if proposes else fit(config, overrides, folder.path)
         known_round = KnownRound()
         chain = start_chain(config, swarm, folder, known_round, stack)
-        monitor = build_monitor(config, folder, swarm)
-        monitor.busy("loading the libraries")
+        monitor = build_monitor(config, folder, swarm, start)
+        monitor.busy("preparing the parts")
         if config.weights.follow and not proposes and isinstance(swarm, HivemindSwarm):
             config = begin_from_peer(config, folder, swarm, chain, monitor)
         if proposes:
@@ -102,6 +114,12 @@ def run_node(config: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (
             announce(page)
         node.run()
     return node.stop.received is signal.SIGINT
+
+
+def cut_short(start: PlainView) -> None:
+    """Give the terminal back and say that nothing is saved."""
+    start.close()
+    print_flushed(f"codezero: {NOT_BEGUN}")
 
 
 def start_chain(

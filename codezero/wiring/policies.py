@@ -9,7 +9,9 @@ import msgspec
 from msgspec import Meta
 
 from codezero.config import NodeConfig
-from codezero.errors import CheckpointError, ModelError, translated
+from codezero.errors import CheckpointError, ModelChoiceError, ModelError, translated
+from codezero.monitor.metrics_file import LABEL
+from codezero.nano import NANO, NANO_GYM, NANO_TESTS
 from codezero.runs import CHECKPOINTS
 from codezero.solver.checkpoint import newest
 from codezero.solver.manifest import check_files, read_manifest
@@ -19,6 +21,7 @@ from codezero.wiring.models import Say, load
 if TYPE_CHECKING:
     from codezero.models.load import LoadedModel
 
+EMBEDDED = (NANO, NANO_TESTS, NANO_GYM)
 SOLVER = "solver"
 """The part of a checkpoint that holds the policy."""
 
@@ -58,7 +61,11 @@ def find_policy(config: NodeConfig, name: str) -> Policy:
         if name and (path / SOLVER).is_dir():
             run = path.parent.parent if path.parent.name == CHECKPOINTS else None
             return _in_checkpoint(path, run)
-    model = name or config.model.solver
+    base, model = Path(config.run.directory), name or config.model.solver
+    if name and (base / name / LABEL).is_file():
+        raise ModelChoiceError(f"{name} has no checkpoint yet; let it train a little with `codezero run`")
+    if name and "/" not in name and name not in EMBEDDED and not Path(name).is_dir():
+        raise ModelChoiceError(f"{name} is no run below {base}, no folder and no model's id, OWNER/NAME")
     return Policy(model, model, weights_digest(source_of(model, "solver")))
 
 

@@ -80,7 +80,7 @@ def test_the_first_ctrl_c_is_answered_and_the_second_leaves_at_once(tmp_path: Pa
     assert int(newest_checkpoint(tmp_path).name) == 2 and status(tmp_path)["stopped"] == "max_iterations reached"
 
 
-@pytest.mark.parametrize("shown", [pytest.param("loading the libraries", marks=pytest.mark.slow), "loading the judge"])
+@pytest.mark.parametrize("shown", [pytest.param("preparing the parts", marks=pytest.mark.slow), "loading the judge"])
 def test_ctrl_c_while_a_node_starts_is_answered_at_once(tmp_path: Path, shown: str) -> None:
     with seated(command(tmp_path, "network=peer", "monitor.view=plain"), tmp_path) as seat:
         seat.wait_for(shown)

@@ -1,14 +1,23 @@
 """Commands: help is quick and teaches, exit codes tell the truth, wrong input is one line."""
 
+import argparse
+import contextlib
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
+import argcomplete
 import pytest
 
 import codezero as package
-from codezero.cli import main
+from codezero.cli import PURPOSES, build_parser, main, parse
+from codezero.commands.common import composed, composed_for_reading
+from codezero.commands.completion import SHELLS, settings_beginning
+from codezero.config import NodeConfig
+from codezero.errors import ConfigError
 
 
 def codezero(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -85,18 +94,58 @@ def test_a_misspelt_word_names_the_right_one(words: list[str], meant: str, capsy
     [
         ["run", "run.name=../x"],
         ["run", "model.solver=./not-there"],
-        ["evaluate", "not-there.jsonl"],
+        ["run", "evaluator.model=./not-there"],
+        ["run", "run.directory=file"],
+        ["run", "run.max_minutes=soon"],
+        ["run", "run.max_minutes=-1"],
+        ["run", "seed"],
+        ["run", "network=per"],
+        ["run", "monitor.view=livee"],
+        ["run", "login.port=99999"],
+        ["run", "--login-port", "x"],
+        ["run", "--fork", "not-there"],
+        ["run", "--fresh", "--fork", "x"],
+        ["run", "environment=./not-there.py:x"],
+        ["run", "+new.key=1"],
+        ["run", "profile=gpu-24g", "login.page=off", "monitor.view=off"],
+        ["ask", "two", "tasks"],
+        ["ask", "--level", "9"],
+        ["ask", "--problem", "0"],
+        ["ask", "--samples", "0"],
+        ["ask", "do it", "--level", "1"],
+        ["ask", "--tests", "assert f(1) == 1"],
+        ["ask", "do it", "--tests", "assert ("],
+        ["ask", "--checkpoint", "not-there"],
+        ["ask", "--checkpoint", "begun"],
+        ["runs"],
+        ["runs", "not-there"],
+        ["runs", "a", "b"],
+        ["runs", "--limit", "0"],
+        ["judge", "not-there.jsonl"],
+        ["judge", "folder"],
+        ["judge", "broken.jsonl"],
         ["evaluate", "broken.jsonl"],
+        ["judge", "verify", "not-there", "not-there"],
+        ["status", "run.name=not-there"],
+        ["status", "run.name=../x"],
+        ["status", "--watch", "--every", "0"],
+        ["dashboard", "not-there"],
+        ["dashboard", "login.port={taken}"],
         ["data", "check", "not-there.jsonl"],
+        ["data", "show", "not-there.jsonl"],
         ["swarm", "join", "broken.jsonl"],
+        ["swarm", "up", "--nodes", "0"],
         ["swarm", "peers"],
         ["identity", "show"],
+        ["identity", "import", "not-there"],
         ["wallet", "create", "chain.passphrase_file=not-there"],
         ["wallet", "import", "--key-file", "broken.jsonl"],
+        ["chain", "dev", "--data", "broken.jsonl"],
+        ["weights", "apply", "not-there", "not-there"],
+        ["nano", "build", "--out", "broken.jsonl"],
         ["eval", "humaneval", "--file", "not-there.jsonl"],
         ["eval", "synthetic", "--checkpoint", "./not-there"],
-        ["run", "--fork", "not-there"],
-        ["run", "profile=gpu-24g", "login.page=off", "monitor.view=off"],
+        ["eval", "synthetic", "--samples", "0"],
     ],
     ids=" ".join,
 )
@@ -106,13 +155,105 @@ def test_a_users_mistake_is_2_in_one_line_without_a_class_name(
     monkeypatch.chdir(tmp_path)
     Path("broken.jsonl").write_text("{\n")
     Path("broken.jsonl").chmod(0o600)
+    Path("file").touch()
+    for folder in ("folder", "runs/begun" if "begun" in words else "empty"):
+        Path(folder).mkdir(parents=True)
+    if "begun" in words:
+        Path("runs/begun/run.json").write_text("{}")
     if "profile=gpu-24g" in words:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
         done = codezero(*words, cwd=tmp_path)
         code, said = done.returncode, done.stderr
     else:
-        code, said = main(words), capsys.readouterr().err
+        with contextlib.ExitStack() as stack:
+            if "login.port={taken}" in words:
+                taken = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+                words = ["dashboard", f"login.port={taken.getsockname()[1]}"]
+            code, said = main(words), capsys.readouterr().err
     assert code == 2 and said.count("\n") == 1 and said.startswith("codezero: ") and "Error" not in said
+    assert len(said) < 400
+
+
+def test_every_command_that_is_shown_has_a_purpose_and_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    main([])
+    shown = capsys.readouterr().out
+    named = [name for names in PURPOSES.values() for name in names.split()]
+    parsers = next(action for action in build_parser()._actions if isinstance(action.choices, dict)).choices
+    assert sorted([*named, "evaluate"]) == sorted(parsers)
+    lines = shown[: shown.index("examples:")].splitlines()
+    assert all(sum(line.startswith(f"  {name} ") for line in lines) == 1 for name in named)
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["run.name=mine"], ["run.directory=./a/b"], ["run.name=2026-11-26_13-45-00", "run.directory=x"],
+     ["run.name=true"], ["run.name=1e3"], ["run.directory=null"], ["seed=3"], ["run.name='quoted'"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_reading_commands_understand_settings_as_hydra_does(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEZERO_LOCAL", "")
+
+    def outcome(read: Callable[[argparse.Namespace], NodeConfig]) -> object:
+        try:
+            return read(argparse.Namespace(overrides=words)).run
+        except ConfigError as error:
+            return str(error)
+
+    assert outcome(composed_for_reading) == outcome(composed)
+
+
+def test_the_own_settings_count_for_reading_commands_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own.yaml").write_text("run.directory: elsewhere\n")
+    monkeypatch.setenv("CODEZERO_LOCAL", str(tmp_path / "own.yaml"))
+    assert composed_for_reading(argparse.Namespace(overrides=["run.name=x"])).run.directory == "elsewhere"
+
+
+@pytest.mark.parametrize("words", [["status"], ["status", "--json"], ["runs"], ["runs", "x", "y"], ["swarm", "peers"]])
+def test_reading_commands_load_neither_hydra_nor_a_heavy_library(words: list[str], tmp_path: Path) -> None:
+    code = "import sys; from codezero.cli import main; main(sys.argv[1:]); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert not {"hydra", "omegaconf", "pydantic", "torch", "numpy"} & set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (["judge", "a.jsonl", "--audit"], "attempts"),
+        (["judge", "attempts", "a.jsonl"], "attempts"),
+        (["judge", "folder"], "attempts"),
+        (["evaluate", "-"], "attempts"),
+        (["judge", "serve"], "serve"),
+        (["judge", "verify", "a", "b"], "verify"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_judge_takes_a_file_or_a_word(
+    words: list[str], given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("folder", "serve"):
+        Path(name).mkdir()
+    assert parse(words).handler.__name__ == given
+
+
+def test_a_shell_completes_commands_options_and_settings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for shell in SHELLS:
+        assert main(["completion", shell]) == 0
+        assert "codezero" in capsys.readouterr().out
+
+    def completed(line: str) -> list[str]:
+        finder = argcomplete.CompletionFinder(build_parser(), default_completer=settings_beginning)
+        _, prefix, _, words, _ = argcomplete.split_line(line)
+        return [word.strip() for word in finder._get_completions(words, prefix, "", None)]
+
+    assert completed("codezero ru") == ["run", "runs"]
+    assert completed("codezero run --fr") == ["--fresh"]
+    assert completed("codezero run solver.learning") == ["solver.learning_rate="]
 
 
 def test_the_package_has_its_public_names_and_loads_nothing_until_they_are_used() -> None:

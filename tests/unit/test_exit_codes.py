@@ -71,9 +71,10 @@ def launcher(folder: Path, body: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"#!/usr/bin/env bash\n{text}\n")
         path.chmod(0o755)
-    path = folder / "run_swarm.sh"
-    path.write_text((ROOT / "run_swarm.sh").read_text())
-    path.chmod(0o755)
+    for name in ("codezero.sh", "run_swarm.sh"):
+        path = folder / name
+        path.write_text((ROOT / name).read_text())
+        path.chmod(0o755)
     return path
 
 

@@ -17,8 +17,9 @@ from codezero.monitor.logs import quiet_libraries, setup_logging
 from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.rollouts_db import read_page
-from codezero.monitor.summaries import PlainView, plain_line
+from codezero.monitor.summaries import PlainView, RunState, plain_line
 from codezero.monitor.swarm_view import NodeRow, SwarmView, render_rows, summarise
+from codezero.monitor.terminal import StartView
 from codezero.monitor.text import readable_name
 
 
@@ -119,6 +120,18 @@ def test_from_its_first_word_on_others_know_that_it_runs(tmp_path: Path) -> None
     made.busy("loading the libraries")
     (only,) = summarise([tmp_path])
     assert only.alive and only.name == readable_name(PEER)
+
+
+def test_a_start_on_a_terminal_is_one_line_that_moves_and_is_gone_afterwards() -> None:
+    out = io.StringIO()
+    view = StartView(Console(file=out, force_terminal=True, width=60))
+    view.close()
+    for doing in ("loading the libraries", "loading the \x1b[2Jsolver"):
+        view.busy(RunState(busy=doing))
+    view.close()
+    shown = out.getvalue()
+    assert "codezero: loading the libraries … " in shown and "\x1b[2J" not in shown
+    assert shown.count("\n") == 1 and shown.index("\x1b[?25h") < shown.rindex("\x1b[2K")
 
 
 def test_off_is_silent_and_still_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
