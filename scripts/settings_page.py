@@ -1,4 +1,4 @@
-"""Write the tables of docs/settings.md from the classes in codezero/config: default, bounds and meaning of each setting.
+"""Write the tables of docs/settings.md from the classes in codezero/config: defaults, bounds and meanings.
 
     .venv/bin/python scripts/settings_page.py
 
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "settings.md"
 MARK = "<!-- Written by scripts/settings_page.py from codezero/config; edit the docstrings there. -->\n"
-SIGNS = {"ge": "≥ {:g}", "gt": "> {:g}", "le": "≤ {:g}", "lt": "< {:g}"}
+SIGNS = {"ge": "≥ {:,}", "gt": "> {:,}", "le": "≤ {:,}", "lt": "< {:,}"}
 
 
 class Setting(NamedTuple):
@@ -71,10 +71,9 @@ def _bounds(hint: Any, annotation: ast.expr) -> str:
         return ", ".join(f"`{choice.value}`" for choice in choices[0].args if isinstance(choice, ast.Constant))
     if hint is bool:
         return "`true`, `false`"
-    limits = [getattr(limit, name, None) for limit in getattr(hint, "__metadata__", ()) for name in SIGNS]
-    return ", ".join(
-        sign.format(limit) for sign, limit in zip(SIGNS.values(), limits, strict=False) if limit is not None
-    )
+    metadata = getattr(hint, "__metadata__", ())
+    limits = [(sign, getattr(limit, name, None)) for limit in metadata for name, sign in SIGNS.items()]
+    return ", ".join(sign.format(value) for sign, value in limits if value is not None)
 
 
 def _shown(value: object) -> str:
@@ -95,15 +94,8 @@ def page() -> str:
     lines: list[str] = []
     for name, schema, settings in sections(NodeConfig):
         what = (inspect.getdoc(schema) or "").replace("\n", " ")
-        lines += [
-            "",
-            f"## {name or 'node'}",
-            "",
-            what,
-            "",
-            "| setting | default | bounds | meaning |",
-            "|---|---|---|---|",
-        ]
+        lines += ["", f"## {name or 'node'}", "", what, ""]
+        lines += ["| setting | default | bounds | meaning |", "|---|---|---|---|"]
         for setting in settings:
             default = _shown(setting.default)
             if values[setting.key] != setting.default:
