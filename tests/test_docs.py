@@ -44,20 +44,7 @@ WITHOUT_CALLS = (
     "examples/README.md", "extending.md", "logs.md", "reproduce.md", "tested.md", "wire-format.md",
 )  # fmt: skip
 QUOTED = [block.text.strip() for block in blocks(NAMES["troubleshooting.md"]) if block.language == "text"]
-TOOLS = {
-    "./run_tests.sh",
-    "cp",
-    "git",
-    "if",
-    "ls",
-    "mkdir",
-    "mv",
-    "rm",
-    "scp",
-    "tar",
-    ".venv/bin/hf",
-    "TORCH_BACKEND=cu130",
-}
+TOOLS = {"./run_tests.sh", ".venv/bin/hf", "TORCH_BACKEND=cu130", "cp", "git", "if", "mkdir", "mv", "rm", "scp", "tar"}
 PORTS = ("38331", "38332", "3000")
 SMALL = [
     "run.max_iterations=1",
@@ -65,6 +52,7 @@ SMALL = [
     "solver.problems_per_iteration=2",
     "evals.every=0",
     "login.page=off",
+    "chain.submit_after=2",
     "proposer.model=off",
 ]
 NODES = (["run"], ["propose"], ["swarm", "up"], ["swarm", "create"], ["swarm", "join"])
