@@ -3,8 +3,10 @@
 What needs a GPU, another machine, the hub or an account is parsed and composed, and not run.
 """
 
+import importlib.util
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -33,14 +35,15 @@ from codezero.config import NodeConfig
 from codezero.settings import compose, keys
 from codezero.swarm.messages import network_settings
 
-NAMES = {path.name: path for path in PAGES}
-RUN_HERE = ("machines.md", "swarm.md", "troubleshooting.md")
+NAMES = {str(path.relative_to(ROOT)).removeprefix("docs/"): path for path in PAGES}
+RUN_HERE = ("README.md", "machines.md", "swarm.md", "troubleshooting.md", "tutorial.md")
 """Pages all of whose unmarked blocks are run here; docs/unattended.md and docs/docker.md have tests of their own."""
 WITHOUT_CALLS = (
-    "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "contract.md", "docker.md", "logs.md", "wire-format.md",
+    "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "architecture.md", "concepts.md", "contract.md", "docker.md",
+    "examples/README.md", "extending.md", "logs.md", "reproduce.md", "tested.md", "wire-format.md",
 )  # fmt: skip
 QUOTED = [block.text.strip() for block in blocks(NAMES["troubleshooting.md"]) if block.language == "text"]
-TOOLS = {"cp", "git", "if", "mkdir", "mv", "rm", "scp", "tar", ".venv/bin/hf", "TORCH_BACKEND=cu130"}
+TOOLS = {"./run_tests.sh", ".venv/bin/hf", "TORCH_BACKEND=cu130", "cp", "git", "if", "mkdir", "mv", "rm", "scp", "tar"}
 PORTS = ("38331", "38332", "3000")
 SMALL = [
     "run.max_iterations=1",
@@ -48,6 +51,7 @@ SMALL = [
     "solver.problems_per_iteration=2",
     "evals.every=0",
     "login.page=off",
+    "chain.submit_after=2",
     "proposer.model=off",
 ]
 NODES = (["run"], ["propose"], ["swarm", "up"], ["swarm", "create"], ["swarm", "join"])
@@ -134,6 +138,34 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(there), f"{page.name}: {target}"
 
 
+def test_the_site_is_built_strictly_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    for name in ("docs", "examples"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(tmp_path / "mkdocs.yml")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = {path.stem: path.read_text() for path in (tmp_path / "site").glob("*.html")}
+    in_menu = re.findall(r": ([\w-]+)\.md$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert set(pages) - {"404"} == set(in_menu) == {path.stem for path in (ROOT / "docs").glob("*.md")}
+    for name, text in pages.items():
+        loads = re.findall(r"<(?:script|img|iframe)[^>]* src=\W?(\S+)|<link rel=\W?stylesheet\W? href=\W?(\S+)", text)
+        assert loads and not [url for both in loads for url in both if "//" in url], name
+        assert "class=mermaid" not in text and 'class="mermaid"' not in text, name
+    assert "def short_answers(scored: ScoredGroup)" in re.sub("<[^>]+>", "", pages["extending"])
+
+
+def test_the_page_of_settings_is_what_the_classes_say() -> None:
+    spec = importlib.util.spec_from_file_location("settings_page", ROOT / "scripts" / "settings_page.py")
+    assert spec is not None and spec.loader is not None
+    generated = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generated)
+    text = (ROOT / "docs" / "settings.md").read_text()
+    assert text == generated.page(), "run .venv/bin/python scripts/settings_page.py"
+    rows = re.findall(r"^\| `([a-z_0-9.]+)` \| [^|]+ \| [^|]* \| .*\S.* \|$", text, re.MULTILINE)
+    assert set(rows) >= {key for key in keys() if not any(other.startswith(f"{key}.") for other in keys())}
+
+
 @pytest.mark.parametrize("line", QUOTED, ids=range(len(QUOTED)))
 def test_a_quoted_line_is_one_that_the_program_prints(line: str) -> None:
     assert can_print(line), line
@@ -164,6 +196,7 @@ def checkout(folder: Path, small: list[str]) -> None:
         "if __name__ == '__main__':  # the network process begins by reading this file again\n"
         "    sys.exit(main([*words, *small]))\n"
     )
+    shutil.copytree(ROOT / "examples", folder / "examples")
     launcher = folder / "run_swarm.sh"
     launcher.write_text((ROOT / "run_swarm.sh").read_text())
     launcher.chmod(launcher.stat().st_mode | stat.S_IXUSR)
@@ -183,7 +216,8 @@ def ports() -> dict[str, str]:
 @pytest.mark.parametrize("name", RUN_HERE)
 def test_the_commands_of_a_page_run_in_their_order(tmp_path: Path, name: str) -> None:
     """In a fresh folder, with nodes of one iteration."""
-    checkout(tmp_path, SMALL if name == "swarm.md" else [*SMALL, "chain.kind=clock"])
+    counted = name in ("README.md", "swarm.md", "tutorial.md")
+    checkout(tmp_path, SMALL if counted else [*SMALL, "chain.kind=clock"])
     free = ports()
     there = os.environ | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
     if name == "troubleshooting.md":  # a reader in trouble has run a node

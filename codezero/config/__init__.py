@@ -48,6 +48,7 @@ class RunConfig:
     name: str = ""
     """Folder below `directory`; empty: the newest run there is resumed, or one is made from the date."""
     directory: str = "runs"
+    """Folder of the runs."""
     max_iterations: Annotated[int, Ge(0)] = 0
     """Stop after this many iterations in all; 0: no limit."""
     max_minutes: Annotated[float, Ge(0)] = 0.0
@@ -59,6 +60,7 @@ class RunConfig:
     checkpoint_seconds: Annotated[float, Ge(0)] = 0.0
     """Least time between checkpoints; 0: after every iteration. A crash loses at most this much."""
     keep_checkpoints: Annotated[int, Ge(1)] = 2
+    """Newest checkpoints that stay."""
     max_failures: Annotated[int, Interval(ge=1, le=1000)] = 20
     """Iterations in a row without judging own attempts, or with role=proposer without proposing, that end the node."""
     max_deaths: Annotated[int, Interval(ge=1, le=1000)] = 15
@@ -72,6 +74,7 @@ class SwarmConfig:
     """How nodes find and hear each other."""
 
     kind: Annotated[str, one_of("local", "hivemind")] = "local"
+    """local: no network. hivemind: the peer-to-peer network; network=peer sets it."""
     name: str = "codezero"
     """Nodes with different names never mix."""
     identity: str = "swarm.pem"
@@ -195,6 +198,7 @@ class NodeConfig:
     """node: attempts, judges, learns, proposes. sampler: a node whose policy follows a peer's instead of learning.
     proposer: only proposes, for a swarm (`codezero propose`)."""
     seed: Annotated[int, Ge(0)] = 0
+    """Of problems and sampling; another one is another run."""
     environment: Any = "code"
     """What is learned: `code`, a name that a plug-in has, module:attribute or file.py:attribute of a taskset, or a
     mapping with _target_ and its arguments. Its code runs with this node's rights. docs/environments.md"""

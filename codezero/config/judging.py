@@ -59,9 +59,11 @@ class EvaluatorConfig:
     on_alarm: Annotated[str, one_of("tighten", "warn", "stop")] = "tighten"
     """When the policy exploits the judge. tighten: calibrate again at once, and stop when that does not help."""
     batch_rows: Annotated[int, Ge(1)] = 128
+    """Prompts in one forward pass of the judge."""
     guard_seconds: Annotated[float, Gt(0)] = 2.0
     """CPU seconds of the static pass for one completion; four times as long on the clock."""
     guard_memory_mib: Annotated[int, Ge(128)] = 512
+    """Address space of the static pass, MiB."""
 
     def __post_init__(self) -> None:
         if self.kind == "custom" and self.object:
@@ -86,9 +88,13 @@ class RewardConfig:
     """Own code: `types.ScoredGroup` -> a reward from 0 to 1 for each attempt, None to mask it, in the place of the four
     parts. Correctness stays what was judged."""
     correctness: Annotated[float, Interval(ge=0, le=1)] = 0.70
+    """Weight of what was judged or executed."""
     structure: Annotated[float, Interval(ge=0, le=1)] = 0.15
+    """Weight of a program that could work: it parses, can be called, returns a value, defines its names."""
     adherence: Annotated[float, Interval(ge=0, le=1)] = 0.10
+    """Weight of what was asked for and nothing else: signature, parameters used, no answers copied from tests."""
     format: Annotated[float, Interval(ge=0, le=1)] = 0.05
+    """Weight of one closed code block and an end of text."""
     test_seconds: Annotated[float, Interval(gt=0, le=3600)] = 6.0
     """Processor time of one test in a jail, wherever code is executed; twice that, and two, by the clock."""
     program_seconds: Annotated[float, Interval(gt=0, le=36_000)] = 100.0
@@ -122,6 +128,7 @@ class EvalsConfig:
     samples: Annotated[int, Interval(ge=1, le=256)] = 8
     """n: attempts at each held-out problem."""
     temperature: Annotated[float, Interval(gt=0, le=2)] = 1.0
+    """Of sampling the exam's attempts."""
     seed: Annotated[int, Ge(0)] = 20_000
     """Chooses the held-out problems and the sampling noise; the same on every node, so that figures compare."""
 

@@ -128,6 +128,7 @@ class ModelConfig:
     quantize: Annotated[str, one_of("none", "nf4")] = "none"
     """nf4: the linear layers of all that is frozen (an adapter's base, judge, proposer) in 4 bits. Extra `bnb`."""
     lora_rank: Annotated[int, Interval(ge=1, le=1024)] = 16
+    """Rank of the adapter."""
     lora_alpha: Annotated[float, Interval(gt=0, le=4096)] = 32.0
     """The adapter's output is multiplied by alpha / rank."""
     lora_targets: list[str] = field(default_factory=lambda: [EVERY_LINEAR])
@@ -147,10 +148,15 @@ class SolverConfig:
     group_size: Annotated[int, Interval(ge=2, le=64)] = 8
     """G: completions sampled for each problem."""
     problems_per_iteration: Annotated[int, Interval(ge=1, le=1024)] = 16
+    """Problems attempted in an iteration, before `refill`."""
     max_new_tokens: Annotated[int, Interval(ge=1, le=32768)] = 48
+    """Most tokens of a completion."""
     max_prompt_tokens: Annotated[int, Interval(ge=16, le=131072)] = 256
+    """Problems with a longer prompt are left out."""
     temperature: Annotated[float, Interval(gt=0, le=2)] = 1.0
+    """Of sampling attempts; the exam has its own."""
     learning_rate: Annotated[float, Interval(gt=0, le=0.1)] = 5e-4
+    """Of AdamW, at the first step."""
     settle_steps: Annotated[int, Ge(0)] = 0
     """The learning rate falls as 1 / (1 + steps / settle_steps), so that the policy settles; 0: it stays."""
     minibatches: Annotated[int, Interval(ge=1, le=64)] = 2
@@ -169,7 +175,9 @@ class SolverConfig:
     loss_function: Plugin = ""
     """Own code: `solver.loss.LossInputs` -> its mean loss. Every policy learns by it that learns as the solver does."""
     clip_low: Annotated[float, Interval(gt=0, le=1)] = 0.2
+    """The probability ratio is clipped below 1 - clip_low."""
     clip_high: Annotated[float, Interval(gt=0, le=10)] = 0.28
+    """The probability ratio is clipped above 1 + clip_high."""
     scale_rewards: Annotated[str, one_of("none", "group", "mean")] = "none"
     """Advantages are divided by the group's standard deviation (group) or mean reward (mean: rare successes count)."""
     batch_norm: bool = False
@@ -227,12 +235,15 @@ class ProposerConfig:
     taken: Annotated[int, Interval(ge=0, le=64)] = 12
     """Names of the last problems that are shown as taken, and refused when they come again; 0: none."""
     problems_per_iteration: Annotated[int, Interval(ge=0, le=64)] = 2
+    """Problems written each time; 0: none."""
     every: Annotated[int, Ge(1)] = 4
     """Propose each this many iterations."""
     rest_seconds: Annotated[float, Interval(ge=0, le=3600)] = 15.0
     """With role=proposer: from the beginning of one iteration to that of the next."""
     max_new_tokens: Annotated[int, Interval(ge=16, le=8192)] = 256
+    """Most tokens of a proposal."""
     temperature: Annotated[float, Interval(gt=0, le=2)] = 1.0
+    """Of sampling proposals."""
     attempts: Annotated[int, Interval(ge=1, le=16)] = 2
     """Tries for one problem before it is left out this time; with `train` one."""
     vetting: Annotated[int, Interval(ge=0, le=64)] = 4

@@ -117,6 +117,7 @@ class VerifierConfig:
     strip_examples: bool = True
     """Is the question shown without its examples, which would be copied?"""
     max_new_tokens: Annotated[int, Interval(ge=16, le=32768)] = 128
+    """Most tokens of the cases for one attempt."""
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     listen: Annotated[str, Checked(_listen)] = ""

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
 LAUNCHER = "./run_swarm.sh"
-NEEDS = ("another machine", "a GPU", "the hub", "an account", "git")
+NEEDS = ("a fresh machine", "another machine", "a GPU", "the hub", "an account", "git")
 """Why a block is not run: `<!-- not run by the test: ... -->` in the line above it. Its commands are still parsed."""
 MARK = "<!-- not run by the test: "
 BETWEEN = {"&&", "||", ";", "&", "|", "then", "else", "fi", "if", "do", "done"}
