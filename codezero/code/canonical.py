@@ -14,8 +14,6 @@ from typing import TypeVar
 from codezero.code import parsing
 from codezero.code.constant_folding import Known, fold, truth
 from codezero.code.dead_code import blocks, drop_padding, droppable, live, without_unused_functions
-from codezero.code.meaning.kinds import Kind
-from codezero.code.meaning.normal_form import normalise
 from codezero.code.parsing import BUILTINS, FunctionNode, called, declared, names_bound, names_imported, names_loaded
 from codezero.code.scopes import rename
 
@@ -34,14 +32,14 @@ _ADDRESSED = re.compile(
 _N = TypeVar("_N", bound=ast.AST)
 
 
-def canonical(source: str, entry: str, *, parameters: Sequence[str] | None = None, kinds: Sequence[Kind] = ()) -> str:
+def canonical(source: str, entry: str, *, parameters: Sequence[str] | None = None) -> str:
     """`source` in its one spelling. `entry`: the function that is called; empty for a program that is run as it
-    stands. `parameters`: names the question gives the entry point's parameters. `kinds` of its arguments.
+    stands. `parameters`: names the question gives the entry point's parameters.
 
     Raises SyntaxError, ValueError, RecursionError or MemoryError; for untrusted source go through `worker.py`.
     """
     tree = parsing.parse_quietly(source)
-    reduce(tree, entry, parameters=parameters, kinds=kinds)
+    reduce(tree, entry, parameters=parameters)
     return spell(tree)
 
 
@@ -51,12 +49,11 @@ def reduce(
     *,
     parameters: Sequence[str] | None,
     helpers: Collection[str] = (),
-    kinds: Sequence[Kind] = (),
 ) -> None:
     """Leaves of `tree` what matters, under its new names; changes it in place. `helpers`: what tests call beside the
     entry point (`f(Pair(1, 2))`); where the program defines it, it stays and keeps a plain name."""
     clean(tree, entry, helpers)
-    respell(tree, entry, parameters=parameters, helpers=helpers, kinds=kinds)
+    respell(tree, entry, parameters=parameters, helpers=helpers)
 
 
 def clean(tree: ast.Module, entry: str, helpers: Collection[str] = ()) -> None:
@@ -68,17 +65,12 @@ def clean(tree: ast.Module, entry: str, helpers: Collection[str] = ()) -> None:
     _keep_reachable(tree, entry, helpers)
 
 
-def respell(
-    tree: ast.Module, entry: str, *, parameters: Sequence[str] | None, helpers: Collection[str], kinds: Sequence[Kind]
-) -> None:
-    """The second half: what `clean` left, in its one spelling."""
+def respell(tree: ast.Module, entry: str, *, parameters: Sequence[str] | None, helpers: Collection[str]) -> None:
+    """The second half: what `clean` left, under its new names."""
     for node in list(ast.walk(tree)):
         if isinstance(node, FunctionNode):
             _inline_result(node)
     rename(tree, entry, parameters, helpers)
-    if entry and not helpers:
-        normalise(tree, entry, kinds)
-        rename(tree, entry, parameters, helpers)
     _plain_names(tree, {entry, *(parameters or ())})
 
 

@@ -19,7 +19,7 @@ from codezero.code.attacks import attacks
 from codezero.code.canonical import MASK, clean, respell, spell, stated_parameters
 from codezero.code.capabilities import dunders, reaches
 from codezero.code.copied_answers import find_copied
-from codezero.code.meaning.kinds import argument_kinds
+from codezero.code.kinds import Kind, argument_kinds
 from codezero.code.parsing import MAX_BYTES, FunctionNode, hidden_characters, names_loaded, parse
 from codezero.code.relevance import Spans, program_spans
 
@@ -72,6 +72,8 @@ class StaticReport:
     examples: tuple[Example, ...] = ()
     """The tests whose input and output are literals; bounded in number and length."""
     canonical: str | None = None
+    kinds: tuple[Kind, ...] = ()
+    """Of the arguments that the tests call the function with; empty where they do not show it."""
     program: Spans = ()
     """Where in the attempt the program stands that `canonical` is of, without what does nothing."""
 
@@ -118,9 +120,9 @@ def _inspect(tree: ast.Module, code: str, request: StaticRequest, read: StaticRe
     helpers = sorted(names_left_open_by(tests) - {entry}) if entry else ()
     clean(tree, entry, helpers)
     spans = program_spans(request.completion_text, code, nodes, tree, MASK)
-    respell(tree, entry, parameters=stated, helpers=helpers, kinds=argument_kinds(tests, entry))
+    respell(tree, entry, parameters=stated, helpers=helpers)
     further |= {} if entry else _program_findings(tree, cases_of(tests))
-    return replace(findings, **further, canonical=spell(tree), program=spans)
+    return replace(findings, **further, canonical=spell(tree), kinds=argument_kinds(tests, entry), program=spans)
 
 
 def _function_findings(tree: ast.Module, request: StaticRequest, stated: Sequence[str] | None) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import TypeVar
 
 import msgspec
 
+from codezero.code.agreement.agreement import agree
 from codezero.code.mutations import transplant
 from codezero.code.report import StaticReport, StaticRequest, check
 from codezero.errors import EvaluatorError, translated
@@ -33,6 +34,9 @@ WORKERS = 2
 START_SECONDS = 60.0
 PATIENCE = 4.0
 """Wall seconds granted for a CPU second."""
+
+Agreement = tuple[str, str, str, tuple[str, ...]]
+"""What `agreement.agree` takes."""
 
 _RUN_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from codezero.code.worker import serve; serve(*sys.argv[2:])"
 
@@ -66,6 +70,13 @@ class StaticGuard(AbstractContextManager["StaticGuard"]):
     def transplant_many(self, items: Sequence[tuple[str, str, str]]) -> list[str | None]:
         """`mutations.transplant` of each (source, old entry, new entry); None also where the child had to give up."""
         return [self.workers[0].transplant(item) for item in items]
+
+    def agree_many(self, items: Sequence[Agreement]) -> list[bool]:
+        """Of each, whether both programs are known to return the same; False also where the child had to give up."""
+        with ThreadPoolExecutor(WORKERS) as pool:
+            halves = pool.map(_Worker.agree_all, self.workers, [items[first::WORKERS] for first in range(WORKERS)])
+        answers = dict(chain.from_iterable(halves))
+        return [answers[item] for item in items]
 
     def close(self) -> None:
         for worker in self.workers:
@@ -104,6 +115,15 @@ class _Worker:
 
     def check_all(self, requests: Sequence[bytes]) -> list[tuple[bytes, StaticReport]]:
         return [(request, self._check(request)) for request in requests]
+
+    def agree_all(self, items: Sequence[Agreement]) -> list[tuple[Agreement, bool]]:
+        return [(item, self._agree(item)) for item in items]
+
+    def _agree(self, item: Agreement) -> bool:
+        try:
+            return self._exchange("agree", item, bool)
+        except (UnicodeEncodeError, EOFError, OSError):
+            return False
 
     def transplant(self, item: tuple[str, str, str]) -> str | None:
         if sum(map(len, item)) > MAX_TEXT:
@@ -181,6 +201,8 @@ def serve(memory_mib: str, seconds: str) -> None:
             signal.setitimer(signal.ITIMER_PROF, float(seconds))
             if task == "transplant":
                 answer = transplant(*msgspec.msgpack.decode(request, type=tuple[str, str, str])) or ""
+            elif task == "agree":
+                answer = agree(*msgspec.msgpack.decode(request, type=Agreement))
             else:
                 answer = check(msgspec.msgpack.decode(request, type=StaticRequest))
             signal.setitimer(signal.ITIMER_PROF, 0)

@@ -147,9 +147,10 @@ def swarm_join(options: argparse.Namespace) -> int:
     elif options.place is None:
         raise ConfigError("name the swarm: `codezero swarm join CODE`, or --lan for the one of the local network")
     config = composed(options, "network=peer")
-    from codezero.wiring.founding import heard_code, joined
+    from codezero.wiring.founding import joined
+    from codezero.wiring.lan import announced_code
 
-    options.place = options.place or heard_code()
+    options.place = options.place or announced_code()
     options.overrides = [*joined(options.place, config), *options.overrides]
     return run(options)
 

@@ -20,6 +20,7 @@ from codezero.evaluator import judge_prompts as prompts
 from codezero.evaluator.judge_prompts import SCORES, FollowUp
 from codezero.evaluator.types import Program, Reading
 from codezero.models.chat import Conversation, encode_completions, encode_prompts
+from codezero.models.generation import OwnLoop
 from codezero.models.likelihood import PrefixReader
 from codezero.models.load import LoadedModel
 from codezero.models.lora import as_loaded
@@ -28,6 +29,10 @@ from codezero.models.prefix_layout import Ask, AskScores, Ids, PrefixRow, RowSco
 logger = logging.getLogger(__name__)
 
 CACHED_READINGS = 65_536
+MOST_WRITTEN = 192
+"""Tokens of an answer of its own."""
+WRITTEN_AT = (0.01, 0.7, 0.7, 0.7)
+"""Temperatures of its own answers; the first is all but greedy."""
 _Answers = dict[str, list[AskScores | None]]
 """By question; None where a follow-up was too long to read."""
 _Reply = tuple[TokenScores | None, _Answers]
@@ -78,6 +83,21 @@ class LikelihoodJudge:
     def forget(self) -> None:
         """Rows of one batch are padded to one length, which changes the last digits of a score."""
         self._cache.clear()
+
+    def write(self, questions: Sequence[str]) -> list[list[str]]:
+        """Own answers to each question, one for each of WRITTEN_AT; cut off where they grow long, none where there is
+        no room for one. Raises EvaluatorError when memory runs out."""
+        heads = encode_prompts(self._tokenizer, list(questions))
+        fits = [at for at, ids in enumerate(heads) if len(ids) + MOST_WRITTEN <= self._most_tokens]
+        answers: list[list[str]] = [[] for _ in questions]
+        fault = "the judge ran out of memory; lower evaluator.batch_rows"
+        with translated(EvaluatorError, fault, torch.OutOfMemoryError, reason=False):
+            for seed, temperature in enumerate(WRITTEN_AT if fits else ()):
+                prompts = [heads[at] for at in fits]
+                drawn = OwnLoop(self._loaded).draw(prompts, 1, MOST_WRITTEN, temperature, seed)
+                for at, draw in zip(fits, drawn, strict=True):
+                    answers[at].append(str(self._tokenizer.decode(draw.ids, skip_special_tokens=True)))
+        return answers
 
     def _read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
         needed = {question for question in self._questions if wanted & set(SCORES[question])}

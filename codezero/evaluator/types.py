@@ -20,6 +20,8 @@ class Program:
     stdio: bool = False
     """The program reads stdin and writes stdout; else a function is called."""
     entry_point: str = ""
+    kinds: tuple[str, ...] = ()
+    """Of the function's arguments, as `code.kinds` has them; empty where they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ def program(problem: Problem, report: StaticReport) -> Program | None:
     if report.unavailable or report.quarantine or report.certain_failure or report.canonical is None:
         return None
     examples = () if problem.standing is Standing.CLAIMED else report.examples
-    return Program(problem.question, report.canonical, examples, problem.style is Style.STDIO, problem.entry_point)
+    stdio = problem.style is Style.STDIO
+    return Program(problem.question, report.canonical, examples, stdio, problem.entry_point, report.kinds)
 
 
 def unread(readings: Sequence[Reading]) -> list[str]:

@@ -18,9 +18,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers.utils.logging import disable_progress_bar
 
+from codezero.code.agreement.agreement import agree
 from codezero.code.answer import read_answer
 from codezero.code.canonical import canonical, stated_parameters
-from codezero.code.meaning.kinds import argument_kinds
+from codezero.code.kinds import argument_kinds
 from codezero.code.parsing import fence
 from codezero.errors import ProblemError, ProposalError
 from codezero.evals.grading import Grade, SandboxGrader
@@ -78,8 +79,8 @@ RECIPES = {
         4,
         5000,
         "Synthetic problems with their canonical solutions. It is read by its likelihood of a solution, never asked.",
-        "It recognises solutions in the canonical spelling of one family of problems. A right program whose canonical "
-        "spelling differs looks wrong to it, and of other questions it knows nothing.",
+        "It recognises solutions in the spelling of one family's references. A right program in another looks wrong to "
+        "it unless it is known to return the same, and of other questions it knows nothing.",
     ),
     "proposer": Recipe(
         3,
@@ -215,17 +216,23 @@ def solver_quality(attempts: Sequence[tuple[EvalTask, Completion, Grade]]) -> Qu
 
 
 def judge_quality(judge: LoadedModel, attempts: Sequence[tuple[EvalTask, Completion, Grade]]) -> Quality:
-    """How well the judge's likelihood divides a solver's attempts, and how well it would solve the problems itself,
-    which bounds what it can teach."""
+    """How well the judge's likelihood divides a solver's attempts, which are read as its own solution where they are
+    known to return the same, and how well it would solve the problems itself, which bounds what it can teach."""
+    solved = attempt_held_out(judge, temperature=1e-6, samples=1)
+    own = {task.prompt: _canonical(task, completion) for task, completion, _ in solved}
     readable = [
-        (task.prompt, text, bool(grade.passed))
+        (task.prompt, _as_own(text, own[task.prompt], task), bool(grade.passed))
         for task, completion, grade in attempts
         if (text := _canonical(task, completion)) is not None
     ]
     gaps = least_gaps(judge, [(question, text) for question, text, _ in readable])
     skill = auroc(gaps, [passed for _, _, passed in readable])  # NaN without both kinds
-    own = attempt_held_out(judge, temperature=1e-6, samples=1)
-    return {"auroc": skill, "own_greedy": fmean(bool(grade.passed) for _, _, grade in own)}
+    return {"auroc": skill, "own_greedy": fmean(bool(grade.passed) for _, _, grade in solved)}
+
+
+def _as_own(text: str, own: str | None, task: EvalTask) -> str:
+    kinds = argument_kinds(tuple(task.tests), task.entry_point)
+    return own if own is not None and text != own and agree(text, own, task.entry_point, kinds) else text
 
 
 def least_gaps(judge: LoadedModel, programs: Sequence[tuple[str, str]]) -> list[float]:
@@ -285,7 +292,6 @@ def _canonical(task: EvalTask, completion: Completion) -> str | None:
     code, name = read_answer(completion.text, task.entry_point).code, task.entry_point
     try:
         stated = stated_parameters(task.prompt, name)
-        kinds = argument_kinds(tuple(task.tests), name)
-        return canonical(code, name, parameters=stated, kinds=kinds) if code else None
+        return canonical(code, name, parameters=stated) if code else None
     except (SyntaxError, ValueError, RecursionError):
         return None

@@ -29,7 +29,6 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
 from codezero.code.canonical import canonical
-from codezero.code.meaning.kinds import INT, STR, list_of
 from codezero.code.parsing import fence
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.problems.synthetic.programs import Spec
@@ -45,8 +44,6 @@ JUDGE_LEVELS = (0.10, 0.28, 0.24, 0.10, 0.28)
 """More of the levels with several constants: which belongs where is what is hardest to learn."""
 SOLVER_NOISE = (0.20, 0.40, 0.48, 0.70, 0.72)
 """Share of spoilt answers, by level."""
-GUARDED = 0.1
-"""How often the judge saw a largest or smallest with a default: no rule makes that one spelling with the other."""
 SLIPS = 0.2
 """Share of spoilt answers that are spoilt as text; the rest answer another question."""
 
@@ -64,7 +61,7 @@ def judge_pairs(random: Random) -> Iterator[Pair]:
     """Canonical code only, because that is what a judge is shown (codezero.code.canonical)."""
     while True:
         task = make_task(random, random.choices(LEVELS, JUDGE_LEVELS)[0])
-        code = _canonical(task.spec, random.random() < GUARDED).replace(_ENTRY, task.problem.entry_point, 1)
+        code = _canonical(task.spec).replace(_ENTRY, task.problem.entry_point, 1)
         yield task.problem.question, fence(code)
 
 
@@ -72,13 +69,8 @@ _ENTRY = "program"
 
 
 @functools.lru_cache(maxsize=100_000)
-def _canonical(spec: Spec, guarded: bool) -> str:
-    """guarded: where there may be no largest or smallest, with a default."""
-    code, parameters = render(spec, _ENTRY), spec.arguments.split(", ")
-    if guarded and spec.ops[0].name in ("max", "min") and spec.arguments == "nums":
-        head, _, items = code.partition(f"{spec.ops[0].name}(")
-        code = f"{head}{spec.ops[0].name}(({items[:-1]}), default=None)"
-    return canonical(code, _ENTRY, parameters=parameters, kinds=[KINDS[name] for name in parameters])
+def _canonical(spec: Spec) -> str:
+    return canonical(render(spec, _ENTRY), _ENTRY, parameters=spec.arguments.split(", "))
 
 
 def plain_pairs(random: Random) -> Iterator[Pair]:
@@ -103,8 +95,6 @@ def tests_pairs(random: Random) -> Iterator[Pair]:
         yield task.problem.question, f"```json\n{json.dumps(written)}\n```"
 
 
-KINDS = {"x": INT, "a": INT, "b": INT, "s": STR, "nums": list_of(INT)}
-"""Of the parameters."""
 LESSONS = {"solver": solver_pairs, "judge": judge_pairs, "proposer": proposer_pairs, "tests": tests_pairs}
 """By role."""
 

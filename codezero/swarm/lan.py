@@ -45,17 +45,17 @@ def announced(code: str, port: int, interfaces: Interfaces = InterfaceChoice.All
 
 def listen(seconds: float, interfaces: Interfaces = InterfaceChoice.All) -> list[str]:
     """The texts that are announced as codes, each once, after so long; they may be anybody's. Raises ConfigError."""
-    names, heard = dict[str, None](), threading.Event()
+    names, answered = dict[str, None](), threading.Event()
 
     def note(name: str, state_change: ServiceStateChange, **_: object) -> None:
         if state_change is not ServiceStateChange.Removed and len(names) < MOST:
             names[name] = None
-            heard.set()
+            answered.set()
 
     end = time.monotonic() + seconds
     with _multicast(interfaces) as network:
         ServiceBrowser(network, SERVICE, handlers=[note])
-        heard.wait(seconds)
+        answered.wait(seconds)
         time.sleep(max(0.0, min(seconds / 3, end - time.monotonic())))  # a second swarm may be slower to answer
         codes = dict[str, None]()
         for name in list(names):

@@ -30,6 +30,7 @@ from codezero.types import REHEARSAL, Problem, Style, Worked
 from codezero.wiring.models import FrozenModels, Say
 
 if TYPE_CHECKING:
+    from codezero.code.worker import StaticGuard
     from codezero.evaluator.types import Judge
     from codezero.sandbox.base import Sandbox
 
@@ -89,7 +90,7 @@ def build_evaluator(
     from codezero.evaluator.evaluator import FrozenEvaluator
     from codezero.evaluator.reliability import Watch
 
-    judge, audit = build_judge(config, stack, say, models or FrozenModels(config, say)), config.audit
+    judge, audit = build_judge(config, stack, say, models or FrozenModels(config, say), guard), config.audit
     auditor = None  # by default nothing of what is trained on is ever executed
     if audit.share and config.reward.mode == "judge":
         sandbox = build_sandbox(config, stack)
@@ -120,17 +121,18 @@ def build_sandbox(config: NodeConfig, stack: ExitStack) -> "Sandbox":
     return stack.enter_context(open_sandbox(which, **limits, workers=max(1, workers)))
 
 
-def build_judge(config: NodeConfig, stack: ExitStack, say: Say, models: FrozenModels) -> "Judge":
+def build_judge(config: NodeConfig, stack: ExitStack, say: Say, models: FrozenModels, guard: "StaticGuard") -> "Judge":
     """In this process, or behind an endpoint that answers. Raises ModelError, ConfigError and EvaluatorError."""
     settings = config.evaluator
     if settings.kind == "local":
+        from codezero.evaluator.agreeing import AgreeingJudge
         from codezero.evaluator.judge import LikelihoodJudge
 
         loaded = models.load(settings.model, "judge")
         judge = LikelihoodJudge(loaded, questions=settings.questions, batch_rows=settings.batch_rows)
         if judge.unused:
             logger.info("judge: %s", judge.unused)
-        return judge
+        return AgreeingJudge(judge, guard)
     if settings.kind == "custom":
         return OwnJudge(settings.object)
     from codezero.evaluator.openai_judge import endpoint_judge

@@ -28,7 +28,7 @@ from codezero.chain.invitation import (
     signed,
     write_invitation,
 )
-from codezero.chain.join_code import JoinCode, decode_code, encode_code
+from codezero.chain.join_code import decode_code, encode_code
 from codezero.chain.market import ContractMarket
 from codezero.chain.provider import Ask
 from codezero.chain.sender import Sender
@@ -39,7 +39,6 @@ from codezero.errors import ConfigError, InviteError, UnreachableError
 from codezero.models.digest import weights_digest
 from codezero.settings import quoted
 from codezero.swarm.identity import Identity
-from codezero.swarm.lan import listen
 from codezero.swarm.network_status import outward_address, port_of
 from codezero.swarm.schema import DERIVED
 from codezero.swarm.schema import VERSION as PROTOCOL
@@ -54,7 +53,6 @@ MOST_BOOTNODES = 16
 """Of the contract's list that a joiner dials; what it holds is strangers' text."""
 INVITATIONS = "invitations"
 """Folder below `run.directory` with those that came by a code, by their digests."""
-LAN_SECONDS = 6.0
 PULL_SECONDS, PULL_PAUSE = 60.0, 1.0
 """Until the founder's node has to have answered: it prints its code before it is up."""
 
@@ -150,29 +148,6 @@ def pulled(code: str, config: NodeConfig, stack: contextlib.ExitStack) -> tuple[
                 f"this machine? {'; '.join(failures.values())}"
             )
         time.sleep(PULL_PAUSE)
-
-
-def heard_code() -> str:
-    """The code of the one swarm that is announced on the local network.
-
-    Raises InviteError that names them all where there is any other number.
-    """
-    print(f"codezero: listening for swarms on the local network, up to {LAN_SECONDS:g} s", flush=True)
-    swarms = dict[str, JoinCode]()
-    for text in listen(LAN_SECONDS):
-        with contextlib.suppress(InviteError):  # anybody may announce anything
-            swarms[text] = decode_code(text)
-    if not swarms:
-        raise InviteError(
-            "no swarm is announced on the local network; its founder runs `codezero swarm create --lan`. Where "
-            "multicast does not pass, join by the code"
-        )
-    if len(swarms) > 1:
-        known = "".join(f"\n  {swarm.name}: codezero swarm join {text}" for text, swarm in swarms.items())
-        raise InviteError(f"{len(swarms)} swarms are announced on the local network; ask your founder which:{known}")
-    [(text, swarm)] = swarms.items()
-    print(f"codezero: joining {swarm.name} at {swarm.addresses[0]}", flush=True)
-    return text
 
 
 def joined(place: str, config: NodeConfig) -> list[str]:

@@ -50,6 +50,7 @@ class ExactReader:
 
     def __init__(self, config: NodeConfig, guard: StaticGuard, say: Say) -> None:
         """Raises ConfigError for a judge behind an endpoint, and ModelError."""
+        from codezero.evaluator.agreeing import AgreeingJudge
         from codezero.evaluator.judge import LikelihoodJudge
         from codezero.models.digest import weights_digest
         from codezero.models.load import load_model
@@ -60,7 +61,8 @@ class ExactReader:
         say("loading the judge in float64, for receipts")
         loaded = load_model(name, device="cpu", precision="float32", role="judge")
         loaded.model.double()
-        self._judge: LikelihoodJudge = LikelihoodJudge(loaded, questions=[LIKELIHOOD], batch_rows=1, share_prefix=False)
+        judge = LikelihoodJudge(loaded, questions=[LIKELIHOOD], batch_rows=1, share_prefix=False)
+        self._judge: AgreeingJudge = AgreeingJudge(judge, guard)
         self._guard, self._block = guard, config.answer.block
         self.weights = weights_digest(name)
         parts = [self.weights, PROMPT_VERSION, LIKELIHOOD, GRID, self._block]

@@ -5,7 +5,6 @@ from random import Random
 from typing import Any
 
 from codezero.code.canonical import canonical, stated_parameters
-from codezero.code.meaning.kinds import argument_kinds
 from codezero.code.worker import StaticGuard
 from codezero.config import EvaluatorConfig
 from codezero.evaluator.audit import Auditor
@@ -32,8 +31,7 @@ def known(count: int, seed: int, *, held_out: bool = False) -> list[Canary]:
 def spelt(canary: Canary) -> str:
     """As a judge reads it."""
     entry, question = canary.problem.entry_point, canary.problem.question
-    kinds = argument_kinds(canary.problem.tests, entry)
-    return canonical(canary.code, entry, parameters=stated_parameters(question, entry), kinds=kinds)
+    return canonical(canary.code, entry, parameters=stated_parameters(question, entry))
 
 
 def build_watch(

@@ -14,6 +14,7 @@ from codezero.code.answer import BLOCKS
 from codezero.code.parsing import fence
 from codezero.code.report import StaticReport
 from codezero.code.worker import StaticGuard, StaticRequest
+from codezero.evaluator.agreeing import AgreeingJudge
 from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.judge import LikelihoodJudge
 from codezero.evaluator.reward import verdict
@@ -35,7 +36,7 @@ def guard() -> Iterator[StaticGuard]:
 @pytest.fixture(scope="module")
 def evaluator(guard: StaticGuard) -> FrozenEvaluator:
     nano = load_model(str(weights_directory("judge")), device="cpu", role="judge")
-    made = build_evaluator(LikelihoodJudge(nano), guard)
+    made = build_evaluator(AgreeingJudge(LikelihoodJudge(nano), guard), guard)
     made.calibrate()
     return made
 

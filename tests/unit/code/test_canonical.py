@@ -66,14 +66,6 @@ def test_a_long_pattern_is_data_and_a_long_text_is_not():
 
 def test_dead_code_vanishes():
     assert same(
-        "def f(a):\n    return g(a)\ndef g(b):\n    return b + 1",
-        "import os\nfrom typing import List\nUNUSED = [1, 2]\n"
-        "def never(x):\n    return x\n"
-        "def g(b):\n    if False:\n        print('x')\n    return b + 1\n    print(2)\n"
-        "def f(a):\n    def unused():\n        return 3\n    while 0:\n        a()\n    return g(a)\n"
-        "print(f(3))\nif __name__ == '__main__':\n    f(1)",
-    )
-    assert same(
         "def g(b):\n    return b + 1\ndef f(a):\n    return g(a)",
         "import os\nfrom typing import List\nUNUSED = [1, 2]\n"
         "def never(x):\n    return x\n"

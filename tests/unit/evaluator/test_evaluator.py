@@ -17,6 +17,7 @@ from codezero.code.assertions import Example
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.errors import EvaluatorError
+from codezero.evaluator.agreeing import AgreeingJudge
 from codezero.evaluator.canaries import draw_canaries
 from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.judge import LikelihoodJudge
@@ -48,7 +49,7 @@ def nano() -> LoadedModel:
 
 @pytest.fixture(scope="module")
 def evaluator(nano: LoadedModel, guard: StaticGuard) -> FrozenEvaluator:
-    made = build_evaluator(LikelihoodJudge(nano), guard)
+    made = build_evaluator(AgreeingJudge(LikelihoodJudge(nano), guard), guard)
     made.calibrate()
     return made
 
@@ -232,7 +233,7 @@ def test_a_missing_end_of_text_costs_a_little(evaluator: FrozenEvaluator):
 def test_a_judge_without_skill_gets_weight_zero(
     ignorant: LoadedModel, guard: StaticGuard, caplog: pytest.LogCaptureFixture
 ):
-    evaluator = build_evaluator(LikelihoodJudge(ignorant), guard, canaries=100)
+    evaluator = build_evaluator(AgreeingJudge(LikelihoodJudge(ignorant), guard), guard, canaries=100)
     (scored,) = evaluator.score([group(FILTER, fence(RIGHT), fence(WRONG), "no code")])
     right, wrong, none = scored.verdicts
     assert right == wrong and right.correctness == 0.5

@@ -38,6 +38,7 @@ import sys
 from contextlib import ExitStack
 import datasets, peft, transformers.trainer, trl
 from builders.models import forget_peak, peak_memory
+from codezero.code.worker import StaticGuard
 from codezero.evaluator.types import Program
 from codezero.models.generation import OwnLoop
 from codezero.settings import compose
@@ -53,7 +54,7 @@ need = estimate(config, "cpu", 4)
 policy = load_policy(config, print)
 models = FrozenModels(config, print, policy)
 with ExitStack() as stack:
-    judge = build_judge(config, stack, print, models)
+    judge = build_judge(config, stack, print, models, stack.enter_context(StaticGuard()))
     writer = None if config.proposer.model == "off" else models.load(config.proposer.model, "proposer")
     learner = build_learner(config, policy)
     forget_peak()

@@ -7,9 +7,10 @@ import pytest
 import torch
 from builders.models import random_rows, tiny_policy
 
+from codezero.code.worker import StaticGuard
 from codezero.config import NodeConfig
 from codezero.evaluator.judge import LikelihoodJudge
-from codezero.evaluator.types import Program
+from codezero.evaluator.types import Judge, Program
 from codezero.models import likelihood
 from codezero.models.generation import OwnLoop, Sampler
 from codezero.models.load import LoadedModel
@@ -54,9 +55,9 @@ class Shared:
         self.policy = load_policy(config, quiet)
         self.models = FrozenModels(config, quiet, self.policy)
         with ExitStack() as stack:
-            self.judge = build_judge(config, stack, quiet, self.models)
-            own = build_judge(config, stack, quiet, FrozenModels(config, quiet))
-        assert isinstance(self.judge, LikelihoodJudge) and isinstance(own, LikelihoodJudge)
+            guard = stack.enter_context(StaticGuard())
+            self.judge = build_judge(config, stack, quiet, self.models, guard)
+            own = build_judge(config, stack, quiet, FrozenModels(config, quiet), guard)
         self.own = own
         self.learner: TrlLearner = build_learner(config, self.policy)
 
@@ -68,7 +69,7 @@ class Shared:
         return self.learner.logprobs([row.prompt_ids for row in rows], [row.completion_ids for row in rows])
 
 
-def scores(judge: LikelihoodJudge) -> list[tuple[float | None, ...] | None]:
+def scores(judge: Judge) -> list[tuple[float | None, ...] | None]:
     judge.forget()
     return [reading.scores for reading in judge.read(PROGRAMS, frozenset(judge.names))]
 

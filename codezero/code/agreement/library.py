@@ -1,0 +1,96 @@
+"""What names mean in a program on one path: `catalogue.py`, and what makes numbers and texts of that path."""
+
+# What a program's values are is for the program to say.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false
+
+import itertools
+import operator
+import string
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from codezero.code.agreement.catalogue import METHODS, MODULES, MOST_ITEMS, NAMES, TYPES, sized, small
+from codezero.code.agreement.numbers import Number
+from codezero.code.agreement.paths import Path
+from codezero.code.agreement.polynomials import NotUnderstood, of_constant
+from codezero.code.agreement.texts import RANGES, Text, maketrans
+
+OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "<<": operator.lshift, ">>": operator.rshift,
+}  # fmt: skip
+BOUNDED = {"mul": "*", "floordiv": "//", "mod": "%", "truediv": "/"}
+"""Of the module `operator`."""
+LETTERS = ("ascii_lowercase", "ascii_uppercase", "ascii_letters", "digits")
+
+
+class Library:
+    """By name, what is built in and what modules hold, for a program on one path."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._operations = {name: partial(self.arithmetic, sign) for name, sign in BOUNDED.items()}
+        own: dict[str, Any] = {"str": self._str, "float": self._float, "chr": self._chr}
+        self.names: dict[str, Any] = NAMES | own
+        types = TYPES | {own["str"]: lambda value: isinstance(value, Text)}
+        self.names |= {"isinstance": lambda value, kind: types[kind](value)}
+
+    def module(self, name: str) -> Mapping[str, Any]:
+        if name == "string":
+            return {each: Text.of(self._path, getattr(string, each)) for each in LETTERS}
+        if name == "typing":
+            return defaultdict(lambda: None)
+        if name not in MODULES:
+            raise NotUnderstood(name)
+        return MODULES[name] | (self._operations if name == "operator" else {})
+
+    def method(self, value: Any, name: str) -> Callable[..., Any]:
+        if isinstance(value, Text) and name in RANGES:
+            return lambda: value.asks(name)
+        if value is self.names["str"] and name == "maketrans":
+            return maketrans
+        if value is self.names["str"] or value is self.names["list"]:
+            return lambda owner, *args: self.method(owner, name)(*args)
+        if value is itertools.chain and name == "from_iterable":
+            return itertools.chain.from_iterable
+        if name in METHODS.get(type(value), ()):
+            method = getattr(value, name)
+            return (lambda items=(): method(list(items))) if name == "extend" else method
+        raise NotUnderstood(name)
+
+    def arithmetic(self, sign: str, left: Any, right: Any) -> Any:
+        """Of `+ - * / // % ** & | ^ << >>`, within bounds."""
+        if sign == "*" and isinstance(left, list | tuple) | isinstance(right, list | tuple):
+            items, times = (left, right) if isinstance(left, list | tuple) else (right, left)
+            if len(items) * times.__index__() > MOST_ITEMS:
+                raise NotUnderstood("a long list")
+        if sign == "/" and isinstance(left, int) and isinstance(right, int):
+            left = Number(self._path, of_constant(int(left)))
+        if sign in ("**", "<<") and isinstance(left, int):
+            small(right)
+        return sized(OPERATORS[sign](left, right))
+
+    def _float(self, value: Any) -> Any:
+        if isinstance(value, Text):
+            if (known := value.known().strip().lower()) not in ("inf", "-inf"):
+                raise NotUnderstood("a fraction")
+            return float(known)
+        terms = value.terms if isinstance(value, Number) else of_constant(int(value))
+        return Number(self._path, terms, real=True)
+
+    def _str(self, value: Any = None) -> Text:
+        if isinstance(value, Text):
+            return value
+        if value is None or type(value) is int or isinstance(value, bool):
+            return Text.of(self._path, "" if value is None else str(value))
+        raise NotUnderstood("a number as text")
+
+    def _chr(self, value: Any) -> Text:
+        if not 0 <= value <= sys.maxunicode:
+            raise ValueError("chr() arg not in range")
+        return Text(self._path, [value])

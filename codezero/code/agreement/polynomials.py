@@ -1,0 +1,90 @@
+"""Polynomials with whole or rational coefficients over unknowns that are known by number."""
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import product
+
+Atom = int
+"""An unknown, by its place in `Path.atoms`."""
+Monomial = tuple[Atom, ...]
+"""A product of unknowns, in order; the empty one is 1."""
+Terms = Mapping[Monomial, int | Fraction]
+"""A polynomial; no coefficient is 0."""
+Form = tuple[tuple[Monomial, int], ...]
+"""A polynomial without its constant, in order, its coefficients without a common factor."""
+
+MOST_TERMS, MOST_BITS, MOST_FACTORS = 24, 128, 8
+ONE: Monomial = ()
+
+
+class NotUnderstood(ValueError):
+    """The program says something that is not looked into."""
+
+
+class Infeasible(Exception):
+    """No input takes this path."""
+
+
+def of_constant(value: int | Fraction) -> Terms:
+    return {ONE: plain(value)} if value else {}
+
+
+def constant_of(terms: Terms) -> int | Fraction | None:
+    """None: it is no constant."""
+    return terms.get(ONE, 0) if terms.keys() <= {ONE} else None
+
+
+def plain(value: int | Fraction) -> int | Fraction:
+    return value.numerator if value.denominator == 1 else value
+
+
+def added(one: Terms, other: Terms, factor: int | Fraction = 1) -> Terms:
+    """one + factor * other"""
+    result = dict(one)
+    for key, value in other.items():
+        result[key] = plain(result.get(key, 0) + factor * value)
+    return bounded({key: value for key, value in result.items() if value})
+
+
+def scaled(terms: Terms, factor: int | Fraction) -> Terms:
+    """`factor` is not 0."""
+    return bounded({key: plain(value * factor) for key, value in terms.items()})
+
+
+def denominator(terms: Terms) -> int:
+    """The smallest number whose product with `terms` has whole coefficients."""
+    return math.lcm(*(value.denominator for value in terms.values())) if terms else 1
+
+
+def multiplied(factors: Sequence[Terms]) -> Terms:
+    result: Terms = {ONE: 1}
+    for factor in factors:
+        after: dict[Monomial, int | Fraction] = {}
+        for (one, left), (other, right) in product(result.items(), factor.items()):
+            key = tuple(sorted((*one, *other)))
+            after[key] = plain(after.get(key, 0) + left * right)
+        result = bounded({key: value for key, value in after.items() if value})
+    return result
+
+
+def bounded(terms: Terms) -> Terms:
+    """Raises NotUnderstood for one that is too large."""
+    if len(terms) > MOST_TERMS:
+        raise NotUnderstood("a large polynomial")
+    for key, value in terms.items():
+        if len(key) > MOST_FACTORS or value.numerator.bit_length() > MOST_BITS:
+            raise NotUnderstood("a large polynomial")
+    return terms
+
+
+def primitive(terms: Terms) -> tuple[Form, Fraction, int | Fraction]:
+    """(form, factor, constant), so that the polynomial is factor * form + constant with factor > 0."""
+    divisor = denominator(terms)
+    whole = [(key, int(value * divisor)) for key, value in terms.items() if key != ONE]
+    common = math.gcd(*(value for _, value in whole))
+    return tuple(sorted((key, value // common) for key, value in whole)), Fraction(common, divisor), terms.get(ONE, 0)
+
+
+def negative(form: Form) -> Form:
+    return tuple((key, -value) for key, value in form)

@@ -1,0 +1,130 @@
+"""Dicts and sets whose keys need not be known: each key is compared with each, which a path may have to decide."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from codezero.code.agreement.polynomials import NotUnderstood
+
+_NONE: Any = object()
+
+
+class Table:
+    """A dict. `default` makes the value of a key that is missing."""
+
+    def __init__(self, items: Any = (), default: Callable[[], Any] | None = None) -> None:
+        self._items: list[list[Any]] = []
+        self._default = default
+        self.update(items)
+
+    def _find(self, key: Any) -> list[Any] | None:
+        return next((item for item in self._items if item[0] == key), None)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.keys())
+
+    def __contains__(self, key: Any) -> bool:
+        return self._find(key) is not None
+
+    def __getitem__(self, key: Any) -> Any:
+        if (item := self._find(key)) is not None:
+            return item[1]
+        if self._default is None:
+            raise KeyError(key)
+        self[key] = value = self._default()
+        return value
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if (item := self._find(key)) is not None:
+            item[1] = value
+        else:
+            self._items.append([key, value])
+
+    def __delitem__(self, key: Any) -> None:
+        self.pop(key)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        item = self._find(key)
+        return default if item is None else item[1]
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def pop(self, key: Any, default: Any = _NONE) -> Any:
+        item = self._find(key)
+        if item is None and default is _NONE:
+            raise KeyError(key)
+        if item is None:
+            return default
+        self._items = [each for each in self._items if each is not item]
+        return item[1]
+
+    def keys(self) -> list[Any]:
+        return [key for key, _ in self._items]
+
+    def values(self) -> list[Any]:
+        return [value for _, value in self._items]
+
+    def items(self) -> list[tuple[Any, Any]]:
+        return [(key, value) for key, value in self._items]
+
+    def update(self, items: Any) -> None:
+        for key, value in items.items() if isinstance(items, Table) else items:
+            self[key] = value
+
+
+class Tally(Table):
+    """A Counter."""
+
+    def __init__(self, items: Any = ()) -> None:
+        super().__init__()
+        for key in items:
+            self[key] = self[key] + 1
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.get(key, 0)
+
+
+class Bag:
+    """A set. Its order is nobody's business: only one of at most one element can be iterated."""
+
+    def __init__(self, items: Any = ()) -> None:
+        self.members: list[Any] = []
+        for item in items:
+            self.add(item)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __iter__(self) -> Iterator[Any]:
+        if len(self) > 1:
+            raise NotUnderstood("the order of a set")
+        return iter(self.members)
+
+    def __contains__(self, item: Any) -> bool:
+        return any(item == each for each in self.members)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Bag) and len(self) == len(other) and all(each in other for each in self.members)
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __or__(self, other: "Bag") -> "Bag":
+        return Bag([*self.members, *other.members])
+
+    def __and__(self, other: "Bag") -> "Bag":
+        return Bag([each for each in self.members if each in other])
+
+    def __sub__(self, other: "Bag") -> "Bag":
+        return Bag([each for each in self.members if each not in other])
+
+    def add(self, item: Any) -> None:
+        if item not in self:
+            self.members.append(item)
+
+    def discard(self, item: Any) -> None:
+        self.members = [each for each in self.members if each != item]
