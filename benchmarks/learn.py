@@ -6,7 +6,7 @@ and at most J groups of others in a round, with `external.share` out of the way.
 levels), `specialists` (each draws from one level and is examined on all), `sparse` (a weak start: most groups fail
 altogether), `strong` (one peer begins far ahead), `poisoned` (three of eight publish wrong programs as the best of
 their groups; figures are of the other five), `absent` (the three say nothing: what their lies are compared with),
-`marked` (three or one of eight sell words with right programs: `written` is the share of two others' attempts that
+`marked` (three or one of eight sell words with right programs: `written` is the share of another's attempts that
 have the mark in the last quarter of the rounds, less that of the first round, with and without the limits on strangers'
 rows; with none of eight, what the limits cost), `mixed` (models of three sizes and two tokenizers), `gym`
 (each attempts one kind of reasoning-gym's tasks and is examined on all: SAPO's experiment in miniature, arXiv
@@ -25,6 +25,7 @@ import argparse
 import dataclasses
 import itertools
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -51,7 +52,7 @@ STRONG_ROUNDS = 150
 """Iterations of 16 problems, with exact reward, that the strong peer is ahead."""
 RESAMPLES = 2000
 LIARS = {"poisoned": 3, "absent": 3}
-VICTIMS = 2
+VICTIMS = 1
 """Nodes of the scenario `marked` that learn: the others cost time and say nothing more."""
 
 
@@ -68,11 +69,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--full", action="store_true", help="every mix with every policy and gate, not the telling ones"
     )
+    parser.add_argument("--only", metavar="PATTERN", default="", help="arms whose name this finds: '3 of 8 .*, limits'")
     parser.add_argument("--report", action="store_true", help="run nothing; tell what is there")
     options = parser.parse_args(argv)
     options.into.mkdir(parents=True, exist_ok=True)
     kept = options.into / "runs.jsonl"
-    wanted = list(cases(options))
+    wanted = [case for case in cases(options) if re.search(options.only, label_of(dataclasses.asdict(case)))]
     if not options.report:
         done = {identity(row) for row in read(kept)}
         missing = [case for case in wanted if identity(dataclasses.asdict(case)) not in done]
@@ -301,7 +303,7 @@ def summary(group: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Two curves for each scenario: against rounds, and against own completions."""
+    """Two curves for each scenario: against rounds, and against own completions; 95 % over seeds and nodes shaded."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -316,8 +318,12 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
         for label, group in grouped.items():
             rounds = [point[0] for point in group[0]["curve"]]
             means = [100 * sum(row["curve"][i][1] for row in group) / len(group) for i in range(len(rounds))]
-            axes[0][column].plot(rounds, means, label=label)
-            axes[1][column].plot([at * group[0]["own"] * 8 for at in rounds], means, label=label)
+            spread = [
+                interval([[100 * each for each in row["curve"][i][2]] for row in group]) for i in range(len(rounds))
+            ]
+            for axis, at in ((axes[0][column], rounds), (axes[1][column], [n * group[0]["own"] * 8 for n in rounds])):
+                axis.plot(at, means, label=label)
+                axis.fill_between(at, *zip(*spread, strict=True), alpha=0.15)
         axes[0][column].set(title=name, xlabel="rounds", ylabel="executed average@8, %")
         axes[1][column].set(xlabel="own completions", ylabel="executed average@8, %")
         axes[0][column].legend(fontsize=7)
