@@ -1,14 +1,17 @@
 """Does the judge believe right programs that are written in another style, and disbelieve wrong ones of the same size?
 
 References of held-out problems (and of MBPP, where --data names its file) are rewritten by rules that preserve meaning,
-of many kinds: `built`, for whoever improves a judge, and `kept`, apart from it. Each rewrite was executed equal to its
+of many kinds: `built`, for whoever improves a judge, and `kept`, apart from it. `natural` is programs that were
+written by hand. Each rewrite was executed equal to its
 reference on at least twelve inputs, and stands beside a mutant that fails a test and differs from the reference by as
 many tokens, or nearly. The evaluator reads them as it reads attempts. believed: of those that were judged, a
 correctness of at least 0.5. auroc: how often the right one of a pair has the higher correctness, ties counting half.
 Intervals (95 %) are Wilson's, those of auroc by bootstrap over problems. With reward.mode=rlvr execution takes the
 judge's place, and every figure is what a perfect judge would have.
 
-Prints one JSON object. Usage: python benchmarks/styles.py --json [--data mbpp.jsonl] [--set built|kept|all] [KEY=VALUE]
+Prints one JSON object.
+
+    python benchmarks/styles.py --json [--data mbpp.jsonl] [--set built|kept|natural|all] [KEY=VALUE]
 """
 
 import argparse
@@ -19,7 +22,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from styles_parts.built import BUILT
 from styles_parts.kept import HELD_BACK
+from styles_parts.natural import natural
 from styles_parts.programs import MIXED, SECONDS, Pair, Study, Workshop, mbpp, synthetic
 from styles_parts.rewriting import Kind
 
@@ -43,6 +47,7 @@ from codezero.types import BELIEF, Completion, RolloutGroup, Status, Verdict
 from codezero.wiring.evaluator import EMBEDDED, build_canaries, build_evaluator
 
 SETS: dict[str, dict[str, Kind]] = {"built": BUILT, "kept": HELD_BACK}
+NATURAL = "natural"
 SURE = 0.9
 RESAMPLES = 1000
 SKILL = ("judge/canary_auroc", "judge/weight", "judge/identity")
@@ -212,6 +217,8 @@ def measured(options: argparse.Namespace, report: Report) -> Iterator[tuple[str,
                 for study in watched(f"rewriting {origin}, {name}", studies, len(studies))
             ]
             yield origin, name, score(evaluator, made), left
+        if options.set in (NATURAL, "all"):
+            yield "synthetic", NATURAL, score(evaluator, list(islice(natural(), options.problems))), Counter()
 
 
 def chosen(options: argparse.Namespace) -> list[str]:
@@ -231,7 +238,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # pyright: ignore[reportOptionalMemberAccess]
     parser.add_argument("--json", action="store_true", help="one line instead of many")
     parser.add_argument("--data", type=Path, metavar="FILE", help="rows of MBPP, whose code runs in the sandbox alone")
-    parser.add_argument("--set", choices=[*SETS, "all"], default="built", help="of kinds (default built)")
+    parser.add_argument("--set", choices=[*SETS, NATURAL, "all"], default="built", help="of kinds (default built)")
     parser.add_argument("--problems", type=int, default=100, help="of each origin")
     parser.add_argument("--seed", type=int, default=20_000, help="of problems, rewrites and mutants")
     parser.add_argument("--show", metavar="KIND", help="print some programs of this kind with verdicts, and no figures")
@@ -251,8 +258,8 @@ def main(argv: list[str] | None = None) -> int:
         for origin, name, scored, left in measured(options, report):
             if options.show:
                 show(scored, options.show)
-            part = figures(scored) | {"kinds": len(SETS[name]) + 1, "left_out": dict(sorted((+left).items()))}
-            for kind, each in part["by_kind"].items():
+            part: Report = figures(scored) | {"left_out": dict(sorted((+left).items()))}
+            for kind, each in part["by_kind"].items() if name in SETS else ():
                 each["family"] = SETS[name][kind].family if kind != MIXED else "mixed"
             report.setdefault(origin, {})[name] = part
     except CodeZeroError as error:

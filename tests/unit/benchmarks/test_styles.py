@@ -142,7 +142,7 @@ def test_the_benchmark_prints_its_figures(capsys: pytest.CaptureFixture[str]) ->
     report = json.loads(capsys.readouterr().out)
     for name in ("built", "kept"):
         part = report["synthetic"][name]
-        assert part.keys() == {"overall", "reference", "by_level", "by_kind", "kinds", "left_out"}
+        assert part.keys() == {"overall", "reference", "by_level", "by_kind", "left_out"}
         assert part["overall"]["right"]["n"] == part["overall"]["near_misses"]["n"] > 10
         assert all(each["family"] for each in part["by_kind"].values())
     assert report["judge"]["judge/weight"] is not None
