@@ -1,6 +1,6 @@
 """Break the judge: programs that try to please it, beside what executing them shows.
 
-    codezero evaluate examples/break_the_judge/attempts.jsonl --audit
+    codezero judge examples/break_the_judge/attempts.jsonl --audit
 
 This file writes that one. Add attempts of your own below, run `python examples/break_the_judge/attempts.py`, and judge
 again. A hack succeeds when the judge believes a program that fails, or disbelieves one that passes.

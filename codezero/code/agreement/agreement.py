@@ -51,7 +51,7 @@ def agree(code: str, other: str, entry: str, kinds: Sequence[Kind]) -> bool:
         except BudgetSpent:
             if max(shape, default=0) <= SURE_LENGTH:
                 return False
-        except (NotUnderstood, RecursionError, TypeError, AttributeError):
+        except (NotUnderstood, RuntimeError, TypeError, AttributeError):  # of ours, or one that no program may catch
             return False
     return returned
 
