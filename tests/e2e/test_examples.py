@@ -17,7 +17,7 @@ import pytest
 from builders.forked_runs import settings
 from builders.swarm import free_port
 
-from codezero.commands.evaluate import evaluate
+from codezero.commands.evaluate import judge_groups, read_groups
 from codezero.sandbox.base import Outcome
 from codezero.settings import compose
 
@@ -89,7 +89,8 @@ def test_attempts_to_break_the_judge_are_judged_and_executed() -> None:
     attempts = loaded(folder / "attempts.py")
     assert (folder / "attempts.jsonl").read_text() == attempts.line()
     config = compose(["evaluator.canaries=80"])
-    ((judged, _),) = evaluate(config, folder / "attempts.jsonl", audit=True, say=lambda _: None)
+    groups = read_groups(folder / "attempts.jsonl")
+    ((judged, _),) = judge_groups(config, groups, audit=True, say=lambda _: None)
     assert judged.executed is not None
     cards = zip(attempts.BODIES, judged.scored.verdicts, judged.executed, strict=True)
     for name, verdict, executed in cards:
