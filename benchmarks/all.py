@@ -100,7 +100,7 @@ def reached(node: Any, path: Sequence[str]) -> Iterator[Any]:
         yield from reached(node[int(path[0]) if isinstance(node, list) else path[0]], path[1:])
 
 
-def read_claims(path: Path = STORED / "claims.toml") -> tuple[dict[str, Measurement], list[Claim]]:
+def read_claims(path: Path) -> tuple[dict[str, Measurement], list[Claim]]:
     """Raises TypeError for a key that is none."""
     read = tomllib.loads(path.read_text())
     made = {name: Measurement(**row | {"seeds": tuple(row.get("seeds", ()))}) for name, row in read["results"].items()}
@@ -130,7 +130,11 @@ def commit() -> str | None:
     try:
         git = ["git", "-C", str(BENCHMARKS.parent)]
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-        return head if subprocess.run([*git, "diff", "--quiet", "HEAD"], check=False).returncode == 0 else f"{head}+changes"
+        return (
+            head
+            if subprocess.run([*git, "diff", "--quiet", "HEAD"], check=False).returncode == 0
+            else f"{head}+changes"
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
 
@@ -193,7 +197,9 @@ def compared(claim: Claim, folder: Path) -> tuple[str, str]:
 
 def judge(claims: Sequence[Claim], folder: Path, without: dict[str, tuple[str, str]]) -> list[Report]:
     rows = [(claim, *(without.get(claim.result) or compared(claim, folder))) for claim in claims]
-    return [{"claim": claim.text, "result": claim.result, "state": state, "found": found} for claim, state, found in rows]
+    return [
+        {"claim": claim.text, "result": claim.result, "state": state, "found": found} for claim, state, found in rows
+    ]
 
 
 def say(text: str) -> None:
@@ -201,12 +207,14 @@ def say(text: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    made, claims = read_claims()
+    made, claims = read_claims(STORED / "claims.toml")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     way = parser.add_mutually_exclusive_group(required=True)
     way.add_argument("--check", action="store_true", help="measure again")
     way.add_argument("--report", action="store_true", help="measure nothing; compare the files that are there")
-    parser.add_argument("--only", nargs="+", choices=list(made), default=list(made), metavar="NAME", help=", ".join(made))
+    parser.add_argument(
+        "--only", nargs="+", choices=list(made), default=list(made), metavar="NAME", help=", ".join(made)
+    )
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing that usually ends later")
     parser.add_argument("--into", type=Path, help="folder of the files (--check: runs/check, --report: results)")
     parser.add_argument("--data", type=Path, help="folder with HumanEval.jsonl.gz and mbpp.jsonl")
