@@ -4,8 +4,8 @@
 the figure in it, the value and its tolerance or bound, and the command that measures it. --report compares the stored
 files, and a missing one is a failure. --check runs the commands, the shortest first, and writes files of the same form
 to --into, which may be carried to `results/`. A file holds the benchmark's own JSON, the commit, the command, the
-seeds, the seconds and the machine: processor, cores, memory, versions, no names. One that is marked "transcribed" was made
-from the figures of a page, whose commit it names, since their raw data were not kept.
+seeds, the seconds and the machine: processor, cores, memory, versions, no names. One that is marked "transcribed" was
+made from the figures of a page, whose commit it names, since their raw data were not kept.
 
 Prints a line for each claim: holds, fails, or not run. Exit code 1 if one fails.
 
