@@ -75,7 +75,7 @@ class Claim:
     """The sum is claimed."""
 
     def figures(self, measured: Any) -> list[float]:
-        """In README's unit. Raises LookupError, TypeError where the JSON has none."""
+        """In README's unit. Raises LookupError, TypeError, ValueError where the JSON has none."""
         found = [self.times * float(each) for each in reached(measured, self.path)]
         if not found:
             raise LookupError("no figure")
@@ -90,12 +90,14 @@ class Claim:
 
 
 def reached(node: Any, path: Sequence[str]) -> Iterator[Any]:
+    """What lies there, below every key that fits. Raises LookupError, TypeError, ValueError."""
     if not path:
         yield node
     elif "*" in path[0]:
-        items = node.items() if isinstance(node, dict) else enumerate(node)
-        for _, each in (item for item in items if fnmatchcase(str(item[0]), path[0])):
-            yield from reached(each, path[1:])
+        keys: list[Any] = list(node) if isinstance(node, dict) else list(range(len(node)))
+        for key in keys:
+            if fnmatchcase(str(key), path[0]):
+                yield from reached(node[key], path[1:])
     else:
         yield from reached(node[int(path[0]) if isinstance(node, list) else path[0]], path[1:])
 
