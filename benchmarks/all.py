@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib.metadata import version
@@ -94,7 +94,7 @@ def reached(node: Any, path: Sequence[str]) -> Iterator[Any]:
     if not path:
         yield node
     elif "*" in path[0]:
-        keys: list[Any] = list(node) if isinstance(node, dict) else list(range(len(node)))
+        keys: Iterable[Any] = node if hasattr(node, "keys") else range(len(node))
         for key in keys:
             if fnmatchcase(str(key), path[0]):
                 yield from reached(node[key], path[1:])
