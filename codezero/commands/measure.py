@@ -1,12 +1,10 @@
 """Commands that measure: `eval` (an exam, or a published set), `ask` (one task), `bench`; and `nano build`."""
 
 import argparse
-import ast
 import json
 import os
 import re
 import sys
-import tomllib
 from pathlib import Path
 
 from codezero.commands.common import DONE, OVERRIDES, Arguments, Commands, answer, composed, flag, say, value, words
@@ -121,6 +119,8 @@ def ask_solver(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """Become `python FILE`."""
+    import tomllib  # --help does without
+
     from codezero.settings import beside_package
 
     folder = beside_package("benchmarks")
@@ -147,6 +147,8 @@ def bench(options: argparse.Namespace) -> int:
 
 def first_line(path: Path) -> str:
     """Of a module's docstring."""
+    import ast
+
     return (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0]
 
 
