@@ -1,9 +1,9 @@
-"""Does the level follow the skill? The difficulty rule against the original's, on solvers whose skill is known.
+"""Does the level follow the skill? The difficulty rule against RL Swarm's, on solvers whose skill is known.
 
 A scripted solver of skill s solves a problem of level l with probability 1 / (1 + exp(-(1.2 (s - l) + noise))), noise ~
 N(0, 1.2) for each problem; 3 problems of 8 attempts make an update. A problem is worth 4p(1 - p), its learnability.
-`bandts` is this package's rule, `original` the rule of the original (written here from its description: compare the
-mean of the last ten judged attempts with the ten before), `oracle` always asks for the level that is best at the
+`bandts` is this package's rule, `original` the rule of RL Swarm's CodeZero (written here from its description: compare
+the mean of the last ten judged attempts with the ten before), `oracle` always asks for the level that is best at the
 moment, because it knows the skill. Where the judge errs, `uncorrected` is our rule without knowing how often.
 Prints JSON: for each scenario the mean learnability over the seeds, with the share of the oracle's that is reached
 (mean, least seed, 95 % interval), changes of the level, and the mean level of the last 60 problems.

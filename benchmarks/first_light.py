@@ -21,6 +21,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=2.5, help="of the loop; the start of the program comes on top")
     parser.add_argument("--picture", type=Path, help="write the curves to this PNG file")
+    parser.add_argument("--json", action="store_true", help="as always; here so that every benchmark takes it")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     options = parser.parse_args()
     runs: list[dict[str, Any]] = []

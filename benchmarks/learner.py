@@ -114,6 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--json", action="store_true", help="as always; here so that every benchmark takes it")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     policy, given = nano_policy(), rows()

@@ -19,7 +19,9 @@ HALF = 2
 
 
 def main(words: list[str]) -> None:
-    profiles = [word for word in words if "=" not in word] or [name for name in LARGEST_FIRST if name != "solo"]
+    profiles = [word for word in words if "=" not in word and word != "--json"] or [
+        name for name in LARGEST_FIRST if name != "solo"
+    ]
     settings = [word for word in words if "=" in word]
     print(json.dumps({name: parts(name, settings) for name in profiles}, indent=2))
 

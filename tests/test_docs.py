@@ -197,9 +197,10 @@ def checkout(folder: Path, small: list[str]) -> None:
         "    sys.exit(main([*words, *small]))\n"
     )
     shutil.copytree(ROOT / "examples", folder / "examples")
-    launcher = folder / "run_swarm.sh"
-    launcher.write_text((ROOT / "run_swarm.sh").read_text())
-    launcher.chmod(launcher.stat().st_mode | stat.S_IXUSR)
+    for name in ("run_swarm.sh", "codezero.sh"):
+        launcher = folder / name
+        launcher.write_text((ROOT / name).read_text())
+        launcher.chmod(launcher.stat().st_mode | stat.S_IXUSR)
 
 
 def ports() -> dict[str, str]:

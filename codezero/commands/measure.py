@@ -59,7 +59,7 @@ def add(commands: Commands) -> None:
     }
     task = "try what a run has learned: attempts at a task, before and after"
     commands.add("ask", ask_solver, task, takes, settings="", epilog=ASK)
-    name = value(str, "NAME", "which one; `list` names them all")
+    name = value(str, "NAME", "which one; `list` describes them, `all --report` compares the figures of README.md")
     rest = value(str, "...", "its own arguments, --json and --help too", nargs=argparse.REMAINDER)
     files = "run a benchmark of the source checkout"
     commands.add("bench", bench, files, {"name": name, "rest": rest}, settings="", json="")
@@ -119,18 +119,37 @@ def ask_solver(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """Become `python FILE`."""
+    import tomllib  # --help does without
+
     from codezero.settings import beside_package
 
     folder = beside_package("benchmarks")
     if not folder.is_dir():
         raise ConfigError("benchmarks come with the source checkout, not with the installed package; run this from one")
-    benchmarks = {path.stem: path for path in sorted(folder.glob("*.py"))}
+    with (folder.parent / "results" / "claims.toml").open("rb") as file:
+        minutes: dict[str, float] = tomllib.load(file)["minutes"]
+    benchmarks = {name: folder / f"{name}.py" for name in sorted(minutes)}
     if options.name == "list":
-        print("\n".join(benchmarks))
-        return DONE
+        found = [
+            {"name": name, "minutes": minutes[name] or None, "measures": first_line(path)}
+            for name, path in benchmarks.items()
+        ]
+        options.json = options.rest == ["--json"]
+        if options.rest and not options.json:
+            raise ConfigError(f"`bench list` takes --json and nothing else, not {' '.join(options.rest)}")
+        row = "{name:12} {0:>9}  {measures}".format
+        lines = [row(f"{each['minutes']:g} min" if each["minutes"] else "not noted", **each) for each in found]
+        return answer(options, found, "\n".join(lines))
     if options.name not in benchmarks:
         raise ConfigError(f"there is no benchmark {options.name}; choose one of: {', '.join(benchmarks)}")
     os.execv(sys.executable, [sys.executable, str(benchmarks[options.name]), *options.rest])
+
+
+def first_line(path: Path) -> str:
+    """Of a module's docstring."""
+    import ast
+
+    return (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0]
 
 
 def nano_build(options: argparse.Namespace) -> int:

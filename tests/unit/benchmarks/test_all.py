@@ -1,0 +1,177 @@
+"""Every figure of README.md is a claim, and holds against its stored result; `bench all` says which do not."""
+
+import importlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codezero.cli import main
+
+ROOT = Path(__file__).parents[3]
+README = (ROOT / "README.md").read_text()
+bench: Any = importlib.import_module("all")
+MADE, CLAIMS = bench.read_claims(ROOT / "results" / "claims.toml")
+STORED = {path.stem: json.loads(path.read_text()) for path in (ROOT / "results").glob("*.json")}
+PARTS = {"gossip_real", "learn_swarm"}
+"""Programs that another benchmark starts."""
+
+
+def numbers(text: str) -> set[float]:
+    found = re.findall(r"-?\d[\d,]*\.?\d*|\.\d+", text.replace("average@8", ""))
+    return {float(number.replace(",", "")) for number in found}
+
+
+def visible(markdown: str) -> str:
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", markdown)
+
+
+def test_every_claim_holds_against_its_stored_result(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["--report", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["claims"]
+    assert len(rows) == len(CLAIMS) >= 20 and {row["state"] for row in rows} == {"holds"}
+    assert STORED.keys() == MADE.keys() == {claim.result for claim in CLAIMS}
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.text)
+def test_a_claim_is_what_the_readme_says(claim: Any) -> None:
+    assert claim.text in visible(README)
+    assert not numbers(claim.text) or numbers(claim.text) <= {*claim.value, claim.least, claim.most}
+
+
+def test_every_figure_of_the_table_is_a_claim_whose_data_the_row_links() -> None:
+    table = README.partition("## Results")[2].partition("\n## ")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == 8
+    for _, measured, data in rows:
+        text = visible(measured)
+        own = [claim for claim in CLAIMS if claim.text in text]
+        assert numbers(text) <= {number for claim in own for number in numbers(claim.text)}, text
+        linked = set(re.findall(r"\(results/(\w+)\.json\)", data))
+        assert linked == {claim.result for claim in own}, text
+
+
+@pytest.mark.parametrize("name", sorted(STORED))
+def test_a_stored_result_says_where_it_comes_from_and_names_no_machine(name: str) -> None:
+    stored, made = STORED[name], MADE[name]
+    assert re.fullmatch("[0-9a-f]{40}", stored["commit"])
+    assert not bench.PATH.search(json.dumps(stored["result"]))
+    if stored["transcribed"]:
+        page = (ROOT / stored["from"].partition("#")[0]).read_text()
+        assert page and stored["machine"] is stored["seconds"] is None
+    else:
+        assert stored["seconds"] > 0 and stored["command"] == f"codezero bench {made.command}"
+        assert stored["machine"].keys() == {"processor", "cores", "memory_gib", "python", "torch"}
+    assert made.command or made.why_not
+
+
+def claim(**given: Any) -> Any:
+    return bench.Claim(**{"text": "1 %", "result": "r", "path": ("a", "*", "b")} | given)
+
+
+@pytest.mark.parametrize(
+    ("given", "measured", "held"),
+    [
+        ({"value": (1, 2), "tolerance": 0.1}, [1.1, 1.9], True),
+        ({"value": (1, 2), "tolerance": 0.1}, [1.2, 2], False),
+        ({"value": (1, 2), "tolerance": 9}, [1], False),
+        ({"value": (1,), "tolerance": 9}, [1, 2], False),
+        ({"most": 3}, [3, 3.1], False),
+        ({"least": 3}, [2.9], False),
+        ({"value": (300,), "times": 100, "total": True}, [1, 2], True),
+        ({"value": (1,), "tolerance": 9}, [float("nan")], False),
+    ],
+)
+def test_a_claim_holds_within_its_tolerance_and_bounds(given: Any, measured: list[float], held: bool) -> None:
+    made = claim(**given)
+    for node in (
+        {"a": [{"b": each} for each in measured]},
+        {"a": {str(at): {"b": x} for at, x in enumerate(measured)}},
+    ):
+        assert made.holds(made.figures(node)) is held
+
+
+def test_a_part_of_a_name_chooses_among_the_arms() -> None:
+    arms = {"3 of 8 name, limits": [0.1], "3 of 8 name, no limits": [0.2], "1 of 8 name, limits": [0.3]}
+    assert claim(path=("3 of 8 *, limits", "0")).figures(arms) == [0.1]
+
+
+BENCHMARK = """
+import json, sys, pathlib
+if "--broken" in sys.argv: sys.exit("no figure today")
+print(json.dumps({"value": float(sys.argv[2]), "said": f"kept in {pathlib.Path.cwd()}/it", "arm": "4/12"}))
+"""
+TABLE = """
+[results.good]
+command = "one 1"
+minutes = 1
+seeds = [0]
+[results.moved]
+command = "one 2"
+minutes = 2
+[results.broken]
+command = "one --broken"
+[results.long]
+command = "one 1"
+minutes = 90
+[results.sets]
+command = "one {data}"
+[results.past]
+why_not = "once"
+""" + "".join(
+    f"[[claims]]\ntext = '1'\nresult = '{name}'\npath = ['value']\nvalue = [1]\n"
+    for name in ("good", "moved", "broken", "long", "sets", "past")
+)
+
+
+@pytest.fixture
+def other_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with one benchmark."""
+    (tmp_path / "results").mkdir()
+    (tmp_path / "one.py").write_text(BENCHMARK)
+    (tmp_path / "results" / "claims.toml").write_text(TABLE)
+    monkeypatch.setattr(bench, "BENCHMARKS", tmp_path)
+    monkeypatch.setattr(bench, "STORED", tmp_path / "results")
+    return tmp_path
+
+
+def test_a_check_runs_what_has_time_and_says_what_holds(other_claims: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    into = other_claims / "new"
+    assert bench.main(["--check", "--json", "--minutes", "60", "--into", str(into)]) == 1
+    out, err = capsys.readouterr()
+    rows = {row["result"]: (row["state"], row["found"]) for row in json.loads(out)["claims"]}
+    assert rows["good"] == ("holds", "1") and rows["moved"] == ("fails", "2")
+    assert rows["broken"][0] == "fails" and "exit code 1" in rows["broken"][1]
+    assert {name: state for name, (state, _) in rows.items() if name in ("long", "sets", "past")} == dict.fromkeys(
+        ("long", "sets", "past"), "not run"
+    )
+    assert "good, usually 1 minutes: codezero bench one 1" in err
+    made = json.loads((into / "good.json").read_text())
+    assert made["result"] == {"value": 1, "said": "kept in PATH", "arm": "4/12"} and made["seeds"] == [0]
+    assert made["commit"] is None and made["machine"]["cores"] >= 1 and not made["transcribed"]
+
+
+def test_only_what_is_named_is_checked_and_a_missing_file_fails(
+    other_claims: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bench.main(["--check", "--only", "good", "--into", str(other_claims / "new")]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"{'holds':8} {'good':22} 1: 1"]
+    assert bench.main(["--report", "--only", "good", "--into", str(other_claims / "new")]) == 0
+    assert bench.main(["--report", "--only", "moved", "--into", str(other_claims / "new")]) == 1
+    assert "there is no moved.json" in capsys.readouterr().out
+    (other_claims / "results" / "good.json").write_text('{"transcribed": false, "result": {}}')
+    assert bench.main(["--report", "--only", "good"]) == 1
+    assert "no figure at value" in capsys.readouterr().out
+
+
+def test_the_list_describes_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "list", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    files = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if "__main__" in path.read_text()}
+    assert {row["name"] for row in rows} == files - PARTS and all(row["measures"] for row in rows)
+    assert {row["minutes"] for row in rows if row["name"] == "card"} == {35}
+    assert main(["bench", "list"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(rows)
+    assert main(["bench", "list", "--fast"]) == 2
