@@ -23,7 +23,7 @@ def add(commands: Commands) -> None:
 def completion(options: argparse.Namespace) -> int:
     from argcomplete.shell_integration import shellcode
 
-    print(shellcode(["codezero"], shell=options.shell))
+    print(shellcode(["codezero"], True, options.shell))
     return DONE
 
 

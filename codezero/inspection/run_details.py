@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from codezero.errors import CheckpointError, UnreadableError, translated
-from codezero.inspection.market_view import read_game, read_games, read_market
 from codezero.monitor.logs import FILE_NAME as LOG
 from codezero.monitor.metrics_file import NODE_FILE
 from codezero.monitor.rollouts_db import read_page, read_rollout
@@ -75,6 +74,7 @@ def write_settings(folder: Path, settings: list[SettingLine]) -> None:
 
 def parts(logs: Path) -> Mapping[str, Callable[..., object]]:
     """What `RunReader` reads of a run's folder on request. logs: of nodes that have no such folder in theirs."""
+    from codezero.inspection.market_view import read_game, read_games, read_market  # numpy, which a list of runs spares
 
     def of_node(read: Callable[..., object]) -> Callable[..., object]:
         def asked(folder: Path, **which: Any) -> object:

@@ -20,7 +20,7 @@ MAX_CODE = 240
 """Characters; a text of a DNS record has 255 bytes."""
 MOST = 16
 """Announcements that are looked at; a swarm has one."""
-ASK_SECONDS = 0.5
+ASK_SECONDS = 1.0
 """For the record of an announcement whose name alone was heard."""
 
 Interfaces = Sequence[str] | InterfaceChoice

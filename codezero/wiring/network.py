@@ -14,7 +14,6 @@ from codezero.protocols import Swarm
 from codezero.runs import RunFolder
 from codezero.swarm.hivemind_swarm import READY_SECONDS, HivemindSwarm
 from codezero.swarm.identity import Identity
-from codezero.swarm.lan import announced
 from codezero.swarm.messages import network_settings
 from codezero.swarm.network_status import ADDRESSES, FOLDER, remembered_port
 from codezero.swarm.proposals import LocalSwarm
@@ -47,6 +46,8 @@ def build_swarm(
     swarm = HivemindSwarm(settings, folder.path / FOLDER, environment)
     swarm.start()
     if settings.lan and settings.invitation:
+        from codezero.swarm.lan import announced  # it asks the system for its network cards
+
         code = encode_code(read_invitation(Path(settings.invitation)))
         stack.enter_context(announced(code, settings.port))
     return swarm

@@ -24,7 +24,10 @@ from typing import Any
 import torch
 from oracles.teacher_forced import teacher_forced
 
+from codezero.code.agreement.agreement import agree
 from codezero.code.answer import read_answer
+from codezero.code.kinds import ANY, INT, STR, list_of
+from codezero.evaluator.judge import LikelihoodJudge
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import weights_directory
@@ -61,16 +64,22 @@ class State:
             self.most_at_once = 0
 
 
+KINDS = {"x": INT, "a": INT, "b": INT, "s": STR, "nums": list_of(INT)}
+"""Of the embedded family's parameters."""
+
+
 class Judge:
     """The embedded judge as a server sees it: text in, log-probs out."""
 
     def __init__(self) -> None:
         self._loaded: LoadedModel = load_model(str(weights_directory("judge")), device="cpu", role="judge")
         self._lock = threading.Lock()
+        self._judge = LikelihoodJudge(self._loaded)
+        self._own: dict[str, list[str]] = {}
 
     def top(self, messages: list[dict[str, str]]) -> list[tuple[str, float]]:
         """[(token, log-prob)] likeliest first: Yes outweighs No as far as no token of the program is a surprise."""
-        question, code = messages[0]["content"], str(read_answer(messages[1]["content"], "", "only").code)
+        question, code = messages[0]["content"], self._as_own(messages[0]["content"], messages[1]["content"])
         if "ABSTAIN" in question:
             return [("Well", math.log(0.9)), ("Yes", math.log(0.05)), ("No", math.log(0.01))]
         with self._lock:
@@ -83,6 +92,17 @@ class Judge:
         yes = 1 / (1 + math.exp(-(surprise + 3 + leaning + 0.01 * len(asked))))
         listed = {"Yes": 0.8 * yes, " Yes": 0.15 * yes, "No": 0.8 * (1 - yes), "NO": 0.15 * (1 - yes), "Maybe": 0.04}
         return sorted(((token, math.log(p)) for token, p in listed.items()), key=lambda entry: -entry[1])
+
+    def _as_own(self, question: str, answer: str) -> str:
+        """The program of an answer; one of the judge's own that returns the same, in place of it."""
+        code = str(read_answer(answer, "", "only").code)
+        head = re.search(r"def (\w+)\(([\w, ]+)\)", code)
+        kinds = [KINDS.get(name, ANY) for name in head[2].split(", ")] if head else []
+        if question not in self._own:
+            with self._lock:
+                (self._own[question],) = self._judge.write([question])
+        texts = [str(read_answer(text, "", "only").code) for text in self._own[question]]
+        return next((own for own in texts if head and agree(code, own, head[1], kinds)), code)
 
     def tokens(self, text: str) -> tuple[list[str], list[float | None], list[dict[str, float] | None]]:
         """Spelling, log-prob and likeliest beside it of each token of `text`, and of one more."""

@@ -33,7 +33,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> str:
 def loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under a name of its own: a founder who runs on this machine is none of the test's."""
     monkeypatch.setattr(lan, "SERVICE", f"_cz{os.getpid()}._tcp.local.")
-    monkeypatch.setattr(joining, "LAN_SECONDS", 1.5)
+    monkeypatch.setattr(joining, "LAN_SECONDS", 5.0)
     monkeypatch.setattr(joining, "listen", partial(lan.listen, interfaces=LOOPBACK))
 
 
@@ -60,7 +60,8 @@ def test_of_two_swarms_none_is_joined(peer: str) -> None:
 
 
 @pytest.mark.usefixtures("loopback")
-def test_silence_is_one_line() -> None:
+def test_silence_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "LAN_SECONDS", 0.5)
     with pytest.raises(InviteError, match="no swarm is announced on the local network"):
         joining.announced_code()
 
