@@ -162,7 +162,7 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 BUDGETS = {
     "files": 312,
-    "lines": 47_605,
+    "lines": 47_606,
     "lines of code": 33_191,
     "files in the root": 14,
     "rows of imports": 13,
