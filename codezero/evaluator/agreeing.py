@@ -12,10 +12,16 @@ from codezero.code.report import StaticReport, StaticRequest
 from codezero.code.worker import StaticGuard
 from codezero.evaluator.judge import WRITTEN_AT, LikelihoodJudge
 from codezero.evaluator.types import Program, Reading
+from codezero.models.load import TINY_PARAMETERS
 
 CACHED = 16_384
 _Asked = tuple[str, str]
 """Question and entry point."""
+
+
+def with_own_solutions(judge: LikelihoodJudge, guard: StaticGuard) -> "LikelihoodJudge | AgreeingJudge":
+    """A small judge knows one spelling and writes in no time; a large one knows many, and would write for minutes."""
+    return AgreeingJudge(judge, guard) if judge.parameters < TINY_PARAMETERS else judge
 
 
 class AgreeingJudge:

@@ -61,7 +61,7 @@ class LikelihoodJudge:
         self.names = tuple(name for question in self._questions for name in SCORES[question])
         self._most_tokens: float = getattr(loaded.model.config, "max_position_embeddings", None) or math.inf
         self._tokenizer, self._conversation = loaded.tokenizer, Conversation(loaded.tokenizer)
-        self._loaded = loaded
+        self._loaded, self.parameters = loaded, loaded.model.num_parameters()
         self._reader = PrefixReader(loaded.model, loaded.pad_id, batch_rows=batch_rows, share=share_prefix)
         self._end = loaded.stop_ids[0]
         self._opening = self._ids([fence("").partition("\n")[0] + "\n"])[0]

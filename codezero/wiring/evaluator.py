@@ -125,14 +125,14 @@ def build_judge(config: NodeConfig, stack: ExitStack, say: Say, models: FrozenMo
     """In this process, or behind an endpoint that answers. Raises ModelError, ConfigError and EvaluatorError."""
     settings = config.evaluator
     if settings.kind == "local":
-        from codezero.evaluator.agreeing import AgreeingJudge
+        from codezero.evaluator.agreeing import with_own_solutions
         from codezero.evaluator.judge import LikelihoodJudge
 
         loaded = models.load(settings.model, "judge")
         judge = LikelihoodJudge(loaded, questions=settings.questions, batch_rows=settings.batch_rows)
         if judge.unused:
             logger.info("judge: %s", judge.unused)
-        return AgreeingJudge(judge, guard)
+        return with_own_solutions(judge, guard)
     if settings.kind == "custom":
         return OwnJudge(settings.object)
     from codezero.evaluator.openai_judge import endpoint_judge

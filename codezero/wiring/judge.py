@@ -16,7 +16,7 @@ from codezero.config import NodeConfig
 from codezero.environments.code import CodeEnvironment
 from codezero.errors import ConfigError, EvaluatorError, translated
 from codezero.evaluator.judge_prompts import LIKELIHOOD, PROMPT_VERSION
-from codezero.evaluator.types import program, request
+from codezero.evaluator.types import Judge, program, request
 from codezero.market.judge_service import Card, JudgeParts, as_group
 from codezero.market.receipts import GRID, ReceiptItem, SignedReceipt, agree, differences
 from codezero.problems.dedup import Novelty
@@ -50,7 +50,7 @@ class ExactReader:
 
     def __init__(self, config: NodeConfig, guard: StaticGuard, say: Say) -> None:
         """Raises ConfigError for a judge behind an endpoint, and ModelError."""
-        from codezero.evaluator.agreeing import AgreeingJudge
+        from codezero.evaluator.agreeing import with_own_solutions
         from codezero.evaluator.judge import LikelihoodJudge
         from codezero.models.digest import weights_digest
         from codezero.models.load import load_model
@@ -62,7 +62,7 @@ class ExactReader:
         loaded = load_model(name, device="cpu", precision="float32", role="judge")
         loaded.model.double()
         judge = LikelihoodJudge(loaded, questions=[LIKELIHOOD], batch_rows=1, share_prefix=False)
-        self._judge: AgreeingJudge = AgreeingJudge(judge, guard)
+        self._judge: Judge = with_own_solutions(judge, guard)
         self._guard, self._block = guard, config.answer.block
         self.weights = weights_digest(name)
         parts = [self.weights, PROMPT_VERSION, LIKELIHOOD, GRID, self._block]
