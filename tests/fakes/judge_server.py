@@ -27,8 +27,8 @@ from oracles.teacher_forced import teacher_forced
 from codezero.code.agreement.agreement import agree
 from codezero.code.answer import read_answer
 from codezero.code.kinds import ANY, INT, STR, list_of
-from codezero.evaluator.judge import LikelihoodJudge
 from codezero.models.chat import encode_completions, encode_prompts
+from codezero.models.generation import OwnLoop
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import weights_directory
 
@@ -74,8 +74,7 @@ class Judge:
     def __init__(self) -> None:
         self._loaded: LoadedModel = load_model(str(weights_directory("judge")), device="cpu", role="judge")
         self._lock = threading.Lock()
-        self._judge = LikelihoodJudge(self._loaded)
-        self._own: dict[str, list[str]] = {}
+        self._own: dict[str, str] = {}
 
     def top(self, messages: list[dict[str, str]]) -> list[tuple[str, float]]:
         """[(token, log-prob)] likeliest first: Yes outweighs No as far as no token of the program is a surprise."""
@@ -94,15 +93,18 @@ class Judge:
         return sorted(((token, math.log(p)) for token, p in listed.items()), key=lambda entry: -entry[1])
 
     def _as_own(self, question: str, answer: str) -> str:
-        """The program of an answer; one of the judge's own that returns the same, in place of it."""
+        """The program of an answer; the judge's own in its place, where that returns the same."""
         code = str(read_answer(answer, "", "only").code)
         head = re.search(r"def (\w+)\(([\w, ]+)\)", code)
         kinds = [KINDS.get(name, ANY) for name in head[2].split(", ")] if head else []
         if question not in self._own:
             with self._lock:
-                (self._own[question],) = self._judge.write([question])
-        texts = [str(read_answer(text, "", "only").code) for text in self._own[question]]
-        return next((own for own in texts if head and agree(code, own, head[1], kinds)), code)
+                prompts = encode_prompts(self._loaded.tokenizer, [question])
+                (drawn,) = OwnLoop(self._loaded).draw(prompts, 1, 64, 0.01, 0)
+            text = str(self._loaded.tokenizer.decode(drawn.ids, skip_special_tokens=True))
+            self._own[question] = str(read_answer(text, "", "only").code)
+        own = self._own[question]
+        return own if head and code != own and agree(code, own, head[1], kinds) else code
 
     def tokens(self, text: str) -> tuple[list[str], list[float | None], list[dict[str, float] | None]]:
         """Spelling, log-prob and likeliest beside it of each token of `text`, and of one more."""
