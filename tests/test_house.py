@@ -163,7 +163,7 @@ def test_a_status_for_machines_draws_nothing() -> None:
 BUDGETS = {
     "files": 312,
     "lines": 47_612,
-    "lines of code": 33_194,
+    "lines of code": 33_192,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

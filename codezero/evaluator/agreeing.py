@@ -14,7 +14,6 @@ from codezero.evaluator.judge import WRITTEN_AT, LikelihoodJudge
 from codezero.evaluator.types import Program, Reading
 from codezero.models.load import TINY_PARAMETERS
 
-CACHED = 16_384
 _Asked = tuple[str, str]
 """Question and entry point."""
 
@@ -35,9 +34,6 @@ class AgreeingJudge:
         """The own solution that a program agrees with; None: with none."""
 
     def read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
-        if len(self._own) > CACHED or len(self._agreed) > CACHED:
-            self._own.clear()
-            self._agreed.clear()
         asked = [each for each in dict.fromkeys(programs) if each.entry_point and each.kinds]
         self._solve([each for each in dict.fromkeys(map(_asked, asked)) if each not in self._own])
         self._compare([each for each in asked if each not in self._agreed])
@@ -45,7 +41,10 @@ class AgreeingJudge:
         return self._judge.read([replace(each, code=own.get(each, each.code)) for each in programs], wanted)
 
     def forget(self) -> None:
+        """What it writes depends on the questions of the same batch, as readings do."""
         self._judge.forget()
+        self._own.clear()
+        self._agreed.clear()
 
     def _compare(self, programs: Sequence[Program]) -> None:
         self._agreed |= dict.fromkeys(programs)

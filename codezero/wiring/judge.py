@@ -61,8 +61,8 @@ class ExactReader:
         say("loading the judge in float64, for receipts")
         loaded = load_model(name, device="cpu", precision="float32", role="judge")
         loaded.model.double()
-        judge = LikelihoodJudge(loaded, questions=[LIKELIHOOD], batch_rows=1, share_prefix=False)
-        self._judge: Judge = with_own_solutions(judge, guard)
+        self._reader = LikelihoodJudge(loaded, questions=[LIKELIHOOD], batch_rows=1, share_prefix=False)
+        self._judge: Judge = with_own_solutions(self._reader, guard)
         self._guard, self._block = guard, config.answer.block
         self.weights = weights_digest(name)
         parts = [self.weights, PROMPT_VERSION, LIKELIHOOD, GRID, self._block]
@@ -76,7 +76,7 @@ class ExactReader:
         for (problem, _), report in zip(asked, reports, strict=True):
             code = program(problem, report)
             scores = self._judge.read([code], frozenset(self._judge.names))[0].scores if code else None
-            self._judge.forget()
+            self._reader.forget()  # own solutions stay: a question is written to alone, always with the same result
             read.append(None if scores is None else tuple(round(GRID * (score or 0.0)) for score in scores))
         return read
 

@@ -20,6 +20,7 @@ from codezero.code.agreement.polynomials import (
     NotUnderstood,
     Terms,
     added,
+    by_unknown,
     constant_of,
     denominator,
     multiplied,
@@ -245,7 +246,7 @@ class Path:
 
     def _residues_of(self, base: Form, modulus: int) -> frozenset[int]:
         """What `base` may be modulo `modulus`."""
-        key, value_of = _by_unknown(base)
+        key, value_of = by_unknown(base)
         period, values = self._residues.get(key, (1, frozenset([0])))
         common = math.lcm(period, modulus)
         if common > MOST_MODULUS:
@@ -265,7 +266,7 @@ class Path:
             return None
         base, modulus = remainder.base, remainder.modulus
         self._residues_of(base, modulus)
-        key, value_of = _by_unknown(base)
+        key, value_of = by_unknown(base)
         period, values = self._residues.get(key, (1, frozenset[int]()))
         if period % modulus:
             return None
@@ -283,18 +284,9 @@ class Path:
     def _fix(self, key: Form) -> None:
         """Remainders that can only be one number now are known."""
         for atom, each in enumerate(self.atoms):
-            if isinstance(each, Remainder) and _by_unknown(each.base)[0] == key:
+            if isinstance(each, Remainder) and by_unknown(each.base)[0] == key:
                 values = {
                     (value + each.constant) % each.modulus for value in self._residues_of(each.base, each.modulus)
                 }
                 if len(values) == 1:
                     self._known[atom] = of_constant(values.pop())
-
-
-def _by_unknown(base: Form) -> tuple[Form, Callable[[int], int]]:
-    """What residues are kept of, and what `base` is for each: of its one unknown where it has no other."""
-    unknowns = {atom for monomial, _ in base for atom in monomial}
-    if len(unknowns) != 1:
-        return base, lambda value: value
-    key: Form = ((tuple(unknowns), 1),)
-    return key, lambda value: sum(factor * value ** len(monomial) for monomial, factor in base)

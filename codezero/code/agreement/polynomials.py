@@ -1,7 +1,7 @@
 """Polynomials with whole or rational coefficients over unknowns that are known by number."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 
@@ -88,3 +88,12 @@ def primitive(terms: Terms) -> tuple[Form, Fraction, int | Fraction]:
 
 def negative(form: Form) -> Form:
     return tuple((key, -value) for key, value in form)
+
+
+def by_unknown(base: Form) -> tuple[Form, Callable[[int], int]]:
+    """What the residues of `base` follow from, and how: its one unknown where it has no other, else itself."""
+    unknowns = {atom for monomial, _ in base for atom in monomial}
+    if len(unknowns) != 1:
+        return base, lambda value: value
+    key: Form = ((tuple(unknowns), 1),)
+    return key, lambda value: sum(factor * value ** len(monomial) for monomial, factor in base)

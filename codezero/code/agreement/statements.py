@@ -6,7 +6,7 @@
 
 import ast
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -74,9 +74,9 @@ class Interpreter(Expressions):
             case ast.If(test=test, body=body, orelse=orelse):
                 return self._block(body if self.value(test, scope) else orelse, scope)
             case ast.For():
-                return self._for(statement, scope)
+                return self._loop(statement, self._items(statement, scope), scope)
             case ast.While():
-                return self._while(statement, scope)
+                return self._loop(statement, self._tests(statement, scope), scope)
             case ast.Break():
                 return Leave.BREAK
             case ast.Continue():
@@ -89,19 +89,17 @@ class Interpreter(Expressions):
                 self._simple(statement, scope)
                 return None
 
-    def _for(self, loop: ast.For, scope: Variables) -> End:
+    def _items(self, loop: ast.For, scope: Variables) -> Iterator[None]:
         for item in self.value(loop.iter, scope):
             self.budget.step()
-            self.assign(loop.target, item, scope)
-            end = self._block(loop.body, scope)
-            if end is Leave.BREAK:
-                return None
-            if isinstance(end, Returned):
-                return end
-        return self._block(loop.orelse, scope)
+            yield self.assign(loop.target, item, scope)
 
-    def _while(self, loop: ast.While, scope: Variables) -> End:
+    def _tests(self, loop: ast.While, scope: Variables) -> Iterator[None]:
         while self.value(loop.test, scope):
+            yield
+
+    def _loop(self, loop: ast.For | ast.While, rounds: Iterator[object], scope: Variables) -> End:
+        for _ in rounds:
             end = self._block(loop.body, scope)
             if end is Leave.BREAK:
                 return None

@@ -8,12 +8,12 @@ from codezero.code.agreement.paths import Path
 from codezero.code.agreement.polynomials import NotUnderstood
 from codezero.code.agreement.tables import Table
 
-MOST_CHARACTERS = 256
+MOST_CHARACTERS, MOST_ASCII = 256, 127
 RANGES = {
     "isupper": ["AZ"], "islower": ["az"], "isalpha": ["AZ", "az"], "isdigit": ["09"], "isnumeric": ["09"],
     "isalnum": ["09", "AZ", "az"], "isspace": ["\t\r", "\x1c "],
 }  # fmt: skip
-"""Of ASCII: other letters than these are taken for none."""
+"""Of ASCII; unknown characters beyond it are taken for none of these."""
 CASE = ord("a") - ord("A")
 
 
@@ -202,6 +202,8 @@ class Text:
 
 
 def _within(point: Any, question: str) -> bool:
+    if isinstance(point, int) and point > MOST_ASCII:
+        raise NotUnderstood("a letter beyond ASCII")
     return any(ord(first) <= point <= ord(last) for first, last in RANGES[question])
 
 
