@@ -71,8 +71,8 @@ class StaticGuard(AbstractContextManager["StaticGuard"]):
         """`mutations.transplant` of each (source, old entry, new entry); None also where the child had to give up."""
         return [self.workers[0].transplant(item) for item in items]
 
-    def agree_many(self, items: Sequence[Agreement]) -> list[bool]:
-        """Of each, whether both programs are known to return the same; False also where the child had to give up."""
+    def agree_many(self, items: Sequence[Agreement]) -> list[bool | None]:
+        """Of each, whether both programs return the same; None: not known, also where the child had to give up."""
         with ThreadPoolExecutor(WORKERS) as pool:
             halves = pool.map(_Worker.agree_all, self.workers, [items[first::WORKERS] for first in range(WORKERS)])
         answers = dict(chain.from_iterable(halves))
@@ -116,14 +116,14 @@ class _Worker:
     def check_all(self, requests: Sequence[bytes]) -> list[tuple[bytes, StaticReport]]:
         return [(request, self._check(request)) for request in requests]
 
-    def agree_all(self, items: Sequence[Agreement]) -> list[tuple[Agreement, bool]]:
+    def agree_all(self, items: Sequence[Agreement]) -> list[tuple[Agreement, bool | None]]:
         return [(item, self._agree(item)) for item in items]
 
-    def _agree(self, item: Agreement) -> bool:
+    def _agree(self, item: Agreement) -> bool | None:
         try:
-            return self._exchange("agree", item, bool)
+            return self._exchange("agree", item, tuple[bool | None])[0]
         except (UnicodeEncodeError, EOFError, OSError):
-            return False
+            return None
 
     def transplant(self, item: tuple[str, str, str]) -> str | None:
         if sum(map(len, item)) > MAX_TEXT:
@@ -202,7 +202,7 @@ def serve(memory_mib: str, seconds: str) -> None:
             if task == "transplant":
                 answer = transplant(*msgspec.msgpack.decode(request, type=tuple[str, str, str])) or ""
             elif task == "agree":
-                answer = agree(*msgspec.msgpack.decode(request, type=Agreement))
+                answer = (agree(*msgspec.msgpack.decode(request, type=Agreement)),)
             else:
                 answer = check(msgspec.msgpack.decode(request, type=StaticRequest))
             signal.setitimer(signal.ITIMER_PROF, 0)

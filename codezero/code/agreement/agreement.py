@@ -35,12 +35,12 @@ Shape = tuple[int, ...]
 """Of each list and each text among the arguments its length."""
 
 
-def agree(code: str, other: str, entry: str, kinds: Sequence[Kind]) -> bool:
-    """False also where it is not known. `kinds`: of the arguments that `entry` is called with in both. Of arguments
-    for which `other` raises an error nothing is asked. Bounded in time."""
+def agree(code: str, other: str, entry: str, kinds: Sequence[Kind]) -> bool | None:
+    """None: it is not known. `kinds`: of the arguments that `entry` is called with in both. Of arguments for which
+    `other` raises an error nothing is asked. Bounded in time."""
     trees = [tree for text in (code, other) if MASKED not in text for tree, _ in [parse(text)] if tree is not None]
     if not kinds or len(trees) < 2:
-        return False
+        return None
     pair, returned = _Pair(trees[0], trees[1], entry, kinds), False
     for shape in _shapes(kinds, _lengths(trees)):
         try:
@@ -51,9 +51,11 @@ def agree(code: str, other: str, entry: str, kinds: Sequence[Kind]) -> bool:
         except BudgetSpent:
             if max(shape, default=0) <= SURE_LENGTH:
                 return False
-        except (NotUnderstood, RuntimeError, TypeError, AttributeError):  # of ours, or one that no program may catch
+        except NotUnderstood:
+            return None
+        except (RuntimeError, TypeError, AttributeError):  # of ours, or one that no program may catch
             return False
-    return returned
+    return returned or None
 
 
 @dataclass(frozen=True, slots=True)

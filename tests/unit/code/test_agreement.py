@@ -121,10 +121,16 @@ def test_what_is_dangerous_or_endless_is_not_understood(written: list[str]) -> N
 
 def test_nothing_is_known_where_the_own_solution_raises_or_kinds_are_missing() -> None:
     plain = lines("return nums")
-    assert not agree(plain, lines("return 1 // 0"), "f", [NUMBERS])
-    assert not agree(plain, plain, "f", [])
-    assert not agree(plain, plain, "f", [FLOAT])
-    assert not agree(lines("return '<STR>'"), lines("return '<STR>'"), "f", [NUMBERS])
+    assert agree(plain, lines("return 1 // 0"), "f", [NUMBERS]) is None
+    assert agree(plain, plain, "f", []) is None
+    assert agree(plain, plain, "f", [FLOAT]) is None
+    assert agree(lines("return '<STR>'"), lines("return '<STR>'"), "f", [NUMBERS]) is None
+
+
+def test_what_cannot_be_followed_is_told_apart_from_what_differs() -> None:
+    unclear = lines("return sum(int(bin(x)[-1]) for x in nums)")
+    assert agree(unclear, lines("return sum(x % 2 for x in nums)"), "f", [NUMBERS]) is None
+    assert agree(lines("return nums[1:]"), lines("return nums"), "f", [NUMBERS]) is False
 
 
 def test_kinds_follow_from_literal_arguments() -> None:

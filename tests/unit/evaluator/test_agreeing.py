@@ -22,6 +22,7 @@ OTHER = """def pick_item(nums):
     v0.sort()
     return v0[::-1]"""
 WRONG = OTHER.replace("v1 & 1", "not v1 & 1")
+UNCLEAR = "def pick_item(nums):\n    return sorted([x for x in nums if bin(x)[-1] == '1'], reverse=True)"
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +43,16 @@ def test_another_style_is_read_as_the_own_solution_and_a_near_miss_is_not(judge:
     plain, other, wrong = read(judge, PLAIN, OTHER, WRONG)
     assert plain == other and plain.scores and wrong.scores
     assert wrong.scores[0] is not None and plain.scores[0] is not None and wrong.scores[0] < plain.scores[0] - 1
+
+
+def test_about_what_it_cannot_follow_it_says_nothing(judge: AgreeingJudge) -> None:
+    unclear, plain = read(judge, UNCLEAR, PLAIN)
+    assert unclear.scores is None and "cannot follow" in unclear.why_not and plain.scores is not None
+
+
+def test_where_it_cannot_follow_itself_likelihood_alone_decides(judge: AgreeingJudge) -> None:
+    (reading,) = read(judge, OTHER, kinds=("float",))
+    assert reading.scores is not None
 
 
 def test_what_it_forgets_comes_back_the_same(judge: AgreeingJudge) -> None:
