@@ -13,11 +13,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
 from codezero.config import NodeConfig, check_bounds, contradictions
-from codezero.config.learning import ModelConfig
+from codezero.config.learning import ModelConfig, named
 from codezero.errors import ConfigError, translated
 
 MAIN = "node.yaml"
@@ -28,8 +29,13 @@ MAX_BYTES = 1 << 20
 REAL_VOCABULARY = 4096
 """Tokens; models with fewer are of the embedded kind."""
 KINDS = {"Float": "a number", "Integer": "a whole number", "Boolean": "true or false"}
-PUBLISHED, ON_CARD = ("swarm.name", "swarm.announce", "hub.repository"), ("model.solver", "evaluator.model")
-"""Settings that other people see, and what they also see of a pushed model: no resolver may fill these in."""
+PUBLISHED = ("swarm.name", "swarm.announce", "hub.repository")
+"""Settings that other people see: no resolver may fill these in."""
+ALSO_PUBLISHED = {
+    "hub.repository": ("model.solver", "evaluator.model", "reward.function"),
+    "monitor.wandb": ("model.solver", "evaluator.model", "run.name"),
+}
+"""What they also see where this is set: on the card of a pushed model, and of a run at Weights & Biases."""
 
 
 def beside_package(name: str) -> Path:
@@ -119,8 +125,9 @@ def _checked(overrides: Sequence[str], published: Sequence[str] = PUBLISHED) -> 
         with hydra.initialize_config_dir(str(CONFIGS), version_base=None):
             composed = hydra.compose("node", overrides=list(overrides))
         raw = _flat(cast("dict[str, Any]", OmegaConf.to_container(composed, resolve=False)))
-        for key in (*published, *(ON_CARD if raw.get("hub.repository") else ())):
-            if "${" in str(raw.get(key, raw.get(key.partition(".")[0]))):  # a whole section may be an interpolation
+        for key in (*published, *chain(*(keys for where, keys in ALSO_PUBLISHED.items() if raw.get(where)))):
+            value = raw.get(key, raw.get(key.partition(".")[0]))  # a whole section may be an interpolation
+            if "${" in str(named(value) if isinstance(value, dict) else value):
                 raise ConfigError(f"{key} is shown to other people, so it must not hold ${{…}}; write the value itself")
         config = cast(NodeConfig, OmegaConf.to_object(composed))
     except (HydraException, OmegaConfBaseException) as error:

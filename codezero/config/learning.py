@@ -272,7 +272,7 @@ class DataConfig:
     sources: Annotated[list[str], Checked(source_weights)] = field(default_factory=lambda: ["synthetic"])
     """Where the rest comes from, each with its weight behind a colon, as in [mbpp:3,synthetic]: synthetic, mbpp,
     mbpp_sanitized, code_contests, deepcoder, or a path to a JSONL or Parquet file with rows in the form of these sets,
-    or to a folder of such. NAME@REVISION: another commit of a set. Where none can be read, synthetic ones stand in.
+    or to a folder of such. NAME@REVISION: another commit of a set. Where no set can be read, synthetic ones stand in.
     package.module:function or file.py:function: own code that returns such rows, the same ones each time."""
     wait_seconds: Annotated[float, Interval(gt=0, le=600)] = 10.0
     """How long an iteration waits for rows from the hub; when they do not come, other sources stand in."""

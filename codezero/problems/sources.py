@@ -19,7 +19,7 @@ from typing import Annotated, NamedTuple, TypeVar, cast
 import msgspec
 from msgspec import Meta
 
-from codezero.errors import ProblemError
+from codezero.errors import ConfigError, ProblemError, translated
 from codezero.problems.dedup import KEY_DIGITS, Key, NoveltyState
 from codezero.problems.filters import FilterReason, FilterRefusal, Screen
 from codezero.problems.held_back import begin
@@ -88,7 +88,11 @@ class DataSource:
         self.restore(SourceState())
 
     def probe(self) -> None:
-        """Find out whether there is anything to read; `trouble` is the answer."""
+        """Find out whether there is anything to read; `trouble` is the answer. Raises ConfigError for a path of this
+        machine where nothing is."""
+        if not self._rows.remote:
+            with translated(ConfigError, "data.sources", ProblemError):
+                self._rows.shards()
         self._fetch("shards", self._rows.shards, logging.INFO)
 
     def draw(self) -> Problem | None:

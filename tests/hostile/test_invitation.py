@@ -131,12 +131,20 @@ def test_what_others_see_is_written_out(key: str, monkeypatch: pytest.MonkeyPatc
     assert SECRET not in str(refused.value)
 
 
-@pytest.mark.parametrize("key", ["model.solver", "evaluator.model"])
-def test_what_the_card_of_a_pushed_model_says_is_written_out(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_TOKEN", SECRET)
+@pytest.mark.parametrize(
+    ("key", "where"),
+    [
+        *((key, "hub.repository=me/mine") for key in ("model.solver", "evaluator.model", "reward.function")),
+        *((key, "monitor.wandb=mine") for key in ("model.solver", "evaluator.model", "run.name")),
+    ],
+)
+def test_what_a_pushed_model_and_a_shown_run_say_is_written_out(
+    key: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "mine")
     compose([f"{key}='{LEAK}'"])
     with pytest.raises(ConfigError, match=f"{key} is shown to other people"):
-        compose([f"{key}='{LEAK}'", "hub.repository=me/mine"])
+        compose([f"{key}='{LEAK}'", where])
 
 
 def test_a_founder_does_not_publish_the_key_of_a_provider(

@@ -10,7 +10,7 @@ from builders.data_sets import contests, mbpp, write
 
 from codezero.config import DataConfig
 from codezero.environments.code import CodeEnvironment
-from codezero.errors import ProblemError
+from codezero.errors import ConfigError, ProblemError
 from codezero.problems import sources as module
 from codezero.problems.filters import Screen
 from codezero.problems.sources import DataSource
@@ -128,7 +128,8 @@ def test_what_stands_in_is_said_while_it_does(monkeypatch: pytest.MonkeyPatch):
     )
     assert stream.probe() == "" and "problems/stand_ins" not in stream.metrics()
     sets["code_contests"].lost = True
-    assert stream.probe() == "problems of mbpp stand in: the set cannot be read: lost"
+    stream.next_batch([])
+    assert stream.stand_ins == "problems of mbpp stand in: the set cannot be read: lost"
     sets["mbpp"].lost = True
     drawn = stream.next_batch([])
     assert {problem.source for problem in drawn} == {Source.SYNTHETIC}
@@ -137,6 +138,12 @@ def test_what_stands_in_is_said_while_it_does(monkeypatch: pytest.MonkeyPatch):
     drawn = [problem for _ in range(4) for problem in stream.next_batch([])]
     assert {problem.source for problem in drawn} == {Source.MBPP, Source.CODE_CONTESTS}
     assert stream.stand_ins == "" and "problems/stand_ins" not in stream.metrics()
+
+
+def test_a_path_where_nothing_is_ends_the_start(tmp_path: Path):
+    stream = MixedStream(CodeEnvironment(), DataConfig(sources=[f"{tmp_path}/none.jsonl"]), seed=0, peer_id="a", batch=8)
+    with pytest.raises(ConfigError, match=r"data\.sources: .*none\.jsonl is neither a file nor"):
+        stream.probe()
 
 
 def test_looking_for_a_set_reads_no_row_and_moves_no_cursor():

@@ -27,7 +27,7 @@ def test_nothing_is_pulled_that_nobody_learns_from(told: ExternalConfig, pulled:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["data.sources=[./none.jsonl]"], "problems: embedded problems: a rehearsal: none.jsonl is neither a file nor"),
+        (["data.sources=[mbpp]"], "problems: embedded problems: a rehearsal: mbpp cannot be read"),
         (["data.sources=[synthetic]"], ""),
     ],
     ids=["lost", "wanted"],
