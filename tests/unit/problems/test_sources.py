@@ -141,7 +141,9 @@ def test_what_stands_in_is_said_while_it_does(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_path_where_nothing_is_ends_the_start(tmp_path: Path):
-    stream = MixedStream(CodeEnvironment(), DataConfig(sources=[f"{tmp_path}/none.jsonl"]), seed=0, peer_id="a", batch=8)
+    stream = MixedStream(
+        CodeEnvironment(), DataConfig(sources=[f"{tmp_path}/none.jsonl"]), seed=0, peer_id="a", batch=8
+    )
     with pytest.raises(ConfigError, match=r"data\.sources: .*none\.jsonl is neither a file nor"):
         stream.probe()
 
