@@ -1,11 +1,13 @@
 """A judge that has solved the problem itself: what provably does the same as a solution of its own is read as that.
 
 A likelihood belongs to one spelling. The judge writes a few solutions for each question, and reads one of them in the
-place of every program that `code/agreement` finds to return the same. About a program that it cannot follow, though it
-follows a solution of its own, it says nothing: another spelling is not an error. All others it reads as they are.
+place of every program that `code/agreement` finds to return the same; all others it reads as they are. Whether a
+program agrees is a score of its own. About a program that it cannot follow, though it follows a solution of its own, it
+says nothing: another spelling is not an error.
 """
 
-from collections.abc import Sequence
+import enum
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -15,9 +17,19 @@ from codezero.evaluator.judge import WRITTEN_AT, LikelihoodJudge
 from codezero.evaluator.types import Program, Reading
 from codezero.models.load import TINY_PARAMETERS
 
+AGREEMENT = "agreement"
+"""1: it returns the same as an own solution; 0: it differs from each; None: there is none to compare with."""
+
 _Asked = tuple[str, str]
 """Question and entry point."""
-_UNCLEAR = Reading(None, "written in a way that the judge cannot follow")
+
+
+class _Other(enum.Enum):
+    """A program that is not known to agree."""
+
+    ALONE = enum.auto()
+    APART = enum.auto()
+    UNCLEAR = enum.auto()
 
 
 def with_own_solutions(judge: LikelihoodJudge, guard: StaticGuard) -> "LikelihoodJudge | AgreeingJudge":
@@ -29,43 +41,52 @@ class AgreeingJudge:
     """Implements `types.Judge`."""
 
     def __init__(self, judge: LikelihoodJudge, guard: StaticGuard) -> None:
-        self._judge, self._guard, self.names = judge, guard, judge.names
+        self._judge, self._guard, self.names = judge, guard, (*judge.names, AGREEMENT)
         self._own: dict[_Asked, list[str]] = {}
         """Distinct solutions in canonical code, the likeliest first."""
-        self._agreed: dict[Program, str | None] = {}
-        """The own solution that a program agrees with; None: with none."""
-        self._unclear: set[Program] = set()
-        """Whether they agree is not known."""
+        self._found: dict[Program, str | _Other] = {}
+        """The own solution that a program agrees with."""
 
     def read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
         asked = [each for each in dict.fromkeys(programs) if each.entry_point and each.kinds]
         self._solve([each for each in dict.fromkeys(map(_asked, asked)) if each not in self._own])
-        self._compare([each for each in asked if each not in self._agreed])
-        own = {each: code for each in asked if (code := self._agreed[each]) is not None}
-        clear = [each for each in programs if each not in self._unclear]
-        read = iter(self._judge.read([replace(each, code=own.get(each, each.code)) for each in clear], wanted))
-        return [_UNCLEAR if each in self._unclear else next(read) for each in programs]
+        self._compare([each for each in asked if each not in self._found])
+        found = [self._found.get(each, _Other.ALONE) for each in programs]
+        pairs = [(each, own) for each, own in zip(programs, found, strict=True) if own is not _Other.UNCLEAR]
+        spelled = [replace(each, code=own) if isinstance(own, str) else each for each, own in pairs]
+        read = iter(self._judge.read(spelled, wanted))
+        return [
+            Reading(None, "written in a way that the judge cannot follow")
+            if own is _Other.UNCLEAR
+            else _with_agreement(next(read), own)
+            for own in found
+        ]
 
     def forget(self) -> None:
         """What it writes depends on the questions of the same batch, as readings do."""
         self._judge.forget()
         self._own.clear()
-        self._agreed.clear()
-        self._unclear.clear()
+        self._found.clear()
 
     def _compare(self, programs: Sequence[Program]) -> None:
-        self._agreed |= {each: each.code if each.code in self._own[_asked(each)] else None for each in programs}
         unclear = set[Program]()
+        for each in programs:
+            own = self._own[_asked(each)]
+            self._found[each] = each.code if each.code in own else _Other.APART if own else _Other.ALONE
         for place in range(len(WRITTEN_AT)):
-            left = [each for each in programs if self._agreed[each] is None and place < len(self._own[_asked(each)])]
+            left = [each for each in self._apart(programs) if place < len(self._own[_asked(each)])]
             for each, agrees in zip(left, self._answers(left, place), strict=True):
                 if agrees:
-                    self._agreed[each] = self._own[_asked(each)][place]
+                    self._found[each] = self._own[_asked(each)][place]
                 elif agrees is None:
                     unclear.add(each)
-        left = [each for each in unclear if self._agreed[each] is None]
+        left = self._apart(unclear)
         own = [replace(each, code=self._own[_asked(each)][0]) for each in left]
-        self._unclear |= {each for each, follows in zip(left, self._answers(own, 0), strict=True) if follows}
+        for each, follows in zip(left, self._answers(own, 0), strict=True):
+            self._found[each] = _Other.UNCLEAR if follows else _Other.ALONE
+
+    def _apart(self, programs: Iterable[Program]) -> list[Program]:
+        return [each for each in programs if self._found[each] is _Other.APART]
 
     def _answers(self, programs: Sequence[Program], place: int) -> list[bool | None]:
         """Whether each does the same as the judge's own solution at this place."""
@@ -87,6 +108,12 @@ class AgreeingJudge:
 
 def _asked(program: Program) -> _Asked:
     return program.question, program.entry_point
+
+
+def _with_agreement(reading: Reading, own: str | _Other) -> Reading:
+    if reading.scores is None:
+        return reading
+    return Reading((*reading.scores, None if own is _Other.ALONE else float(isinstance(own, str))))
 
 
 def _usable(report: StaticReport) -> str | None:

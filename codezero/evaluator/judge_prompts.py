@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from codezero.code.assertions import Example
 from codezero.evaluator.types import Program
 
-PROMPT_VERSION = "4"
+PROMPT_VERSION = "5"
 """Part of the judge's identity: changes with every change of wording."""
 
 LIKELIHOOD, YES_NO, PER_TEST, OUTPUT_MATCH = "likelihood", "yes_no", "per_test", "output_match"
