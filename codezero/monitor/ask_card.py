@@ -15,6 +15,12 @@ from codezero.monitor.verdict_card import LOUD, STYLES, JudgedProblem, in_words,
 from codezero.sandbox.base import TRUTH, Execution
 from codezero.types import Metrics, Problem, Verdict
 
+AGAIN = "next: `codezero run` trains on; then the same command shows what that changed"
+ANOTHER = (
+    'next: `codezero ask` draws another problem, `codezero ask "TASK" --tests "assert f(1) == 2"` takes one of yours, '
+    "`codezero run` trains on"
+)
+"""How to go on, after a task in words, and after one that was drawn."""
 MAX_SHOWN = 6
 """Different answers of a policy."""
 CODE_ROWS = 14
@@ -97,15 +103,12 @@ def print_answers(result: AskResult) -> None:
         console.print(Text("not a kind of problem that the judge was measured on: do not rely on it here", "yellow"))
     if not problem.tests:
         console.print(Text('nothing was executed: --tests "assert f(1) == 2" says what is right', "dim"))
-    if result.number is not None:
-        console.print(
-            Text(
-                f"held-out problem {result.number}, never learned from; --problem {result.number} asks it again", "dim"
-            )
-        )
+    if (number := result.number) is not None:
+        console.print(Text(f"held-out problem {number}, never learned from; --problem {number} asks it again", "dim"))
     console.print(Text(skill_line(result.known), "dim"))
     for note in result.notes:
         console.print(Text(note, "yellow"))
+    console.print(Text(AGAIN if number is None else ANOTHER, "dim"))
 
 
 def _column(attempts: PolicyAttempts) -> RenderableType:
