@@ -36,15 +36,15 @@ def finder(parser: argparse.ArgumentParser) -> Any:
     """Offers the commands of a group too where one of them was put in, as after `codezero judge`."""
     from argcomplete.finders import CompletionFinder
 
-    class Finder(CompletionFinder):
+    class _Finder(CompletionFinder):
         def collect_completions(
             self, active_parsers: list[argparse.ArgumentParser], parsed_args: argparse.Namespace, cword_prefix: str
         ) -> list[str]:
             beside: list[str] = [name for parser in active_parsers for name in getattr(parser, "beside", ())]
-            found = super().collect_completions(active_parsers, parsed_args, cword_prefix)
-            return [*(name for name in beside if name.startswith(cword_prefix)), *found]
+            found = [name for name in beside if name.startswith(cword_prefix)]
+            return found + super().collect_completions(active_parsers, parsed_args, cword_prefix)
 
-    return Finder(parser, default_completer=settings_beginning)
+    return _Finder(parser, default_completer=settings_beginning)
 
 
 def settings_beginning(prefix: str, action: argparse.Action, **_: Any) -> Iterable[str]:
