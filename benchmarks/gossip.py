@@ -10,7 +10,7 @@ simulated in virtual time (`simulation/`): the same exchange over a DHT whose me
 daemons, with 50 ms from node to node; the simulation at 32 stands beside the real one. Not simulated: the daemons' own
 talk, and congestion.
 
-    codezero bench gossip --json --picture docs/gossip.png
+    codezero bench gossip --json --picture docs/gossip.svg
 """
 
 import argparse
@@ -24,6 +24,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import picture
+
 REAL = Path(__file__).with_name("gossip_real.py")
 OWN_NAMESPACE = ["unshare", "-rn", "sh", "-c", 'ip link set lo up; exec "$@"', "sh"]
 """A loopback interface that nobody else uses."""
@@ -31,6 +33,14 @@ GROWTH = 3
 """By which a simulated swarm grows in a round, from 32 nodes on."""
 SETTLING = 8
 """Rounds between the end of growth and the first that counts."""
+
+
+SHOWN = (
+    ("bytes_per_node", "real", "headers and pulls, real"),
+    ("bytes_per_node", "simulated", "headers and pulls, simulated"),
+    ("one_key_bytes_per_node", "real", "everything under one key, real"),
+)
+"""Figure, kind of its rows and name of each curve of the picture."""
 
 
 @dataclass(frozen=True)
@@ -175,29 +185,17 @@ def summary(rows: Sequence[Row], options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def draw(rows: Sequence[Row], path: Path) -> None:
+def draw(result: dict[str, Any], path: Path) -> None:
     """Bytes per node and round against the number of nodes."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 4.2), dpi=130)
-    for kind, marker in (("real", "o"), ("simulated", "s")):
-        shown = sorted((row.nodes, row.bytes_per_node) for row in rows if row.kind == kind)
-        if shown:
-            axes.plot(*zip(*shown, strict=True), marker=marker, color="tab:blue", label=f"headers and pulls, {kind}")
-    shown = sorted((row.nodes, row.one_key_bytes_per_node) for row in rows if row.one_key_bytes_per_node)
-    if shown:
-        axes.plot(*zip(*shown, strict=True), marker="o", color="tab:red", label="everything under one key, real")
+    figure, [[axes]] = picture.panels(1, 1)
+    for place, (key, kind, label) in enumerate(SHOWN):
+        points = sorted([row["nodes"], row[key]] for row in result["rows"] if row["kind"] == kind and row[key])
+        if points:
+            picture.line(axes, points, picture.COLOURS[place], label, marker="so"[kind == "real"])
     axes.set(xscale="log", yscale="log", xlabel="nodes", ylabel="bytes per node and round")
-    axes.set_title("What a round of gossip costs a node", fontsize=10)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25, which="both")
-    axes.legend(frameon=False, fontsize=8)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    axes.set_title("What a round of gossip costs a node")
+    axes.legend()
+    picture.save(figure, path)
 
 
 def numbers(text: str) -> list[int]:
@@ -207,7 +205,7 @@ def numbers(text: str) -> list[int]:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="one line instead of many")
-    parser.add_argument("--picture", type=Path, help="write the curves to this PNG file")
+    picture.add_options(parser)
     parser.add_argument("--real", type=numbers, default=[8, 16, 32], metavar="N,N", help="real nodes; empty: none")
     parser.add_argument("--simulated", type=numbers, default=[32, 100, 300, 1000], metavar="N,N")
     parser.add_argument("--body", type=int, default=100_000, help="bytes of a node's rollouts in a round")
@@ -216,11 +214,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3, help="measured at each size")
     parser.add_argument("--seed", type=int, default=0, help="of the simulation")
     options = parser.parse_args(argv)
+    if picture.drawn(options, draw):
+        return 0
     rows = [real_row(nodes, options) for nodes in options.real]
     rows += [simulated_row(nodes, options) for nodes in options.simulated]
-    print(json.dumps(summary(rows, options), indent=None if options.json else 1))
+    result = summary(rows, options)
+    print(json.dumps(result, indent=None if options.json else 1))
     if options.picture:
-        draw(rows, options.picture)
+        draw(result, options.picture)
     return 0
 
 

@@ -18,7 +18,7 @@ by arm with a bootstrap interval over nodes and seeds, `best_mix`, `gain_over_so
 `completions_ratio` (own completions of the best mix over those of solo), `collapsed_nodes` and `ci`; `gain_best` is the
 gain over solo among specialists.
 
-    codezero bench learn --json --into /tmp/learn --picture docs/sharing.png
+    codezero bench learn --json --into /tmp/learn --picture docs/sharing.svg
 """
 
 import argparse
@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))  # `codezero bench` runs this file by its path
 
+import picture
 from learn_liars import MARKS
 from learn_swarm import Case
 
@@ -60,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="one line instead of many")
     parser.add_argument("--into", type=Path, default=Path("runs/bench-learn"), help="keep the runs in this folder")
-    parser.add_argument("--picture", type=Path, help="write the curves to this PNG file")
+    picture.add_options(parser)
     parser.add_argument("--scenarios", nargs="*", choices=SCENARIOS, default=list(SCENARIOS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=60)
@@ -72,6 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", metavar="PATTERN", default="", help="arms whose name this finds: '3 of 8 .*, limits'")
     parser.add_argument("--report", action="store_true", help="run nothing; tell what is there")
     options = parser.parse_args(argv)
+    if picture.drawn(options, draw):
+        return 0
     options.into.mkdir(parents=True, exist_ok=True)
     kept = options.into / "runs.jsonl"
     wanted = [case for case in cases(options) if re.search(options.only, label_of(dataclasses.asdict(case)))]
@@ -89,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "poisoned" in report and "absent" in report:
         report["poison_costs_points"] = poison(report["absent"]["arms"], report["poisoned"]["arms"])
     if options.picture:
-        draw(rows, options.picture)
+        draw(report, options.picture)
     print(json.dumps(report, indent=None if options.json else 1))
     return 0
 
@@ -299,36 +302,39 @@ def summary(group: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "collapsed_nodes": sum(row["collapsed_nodes"] for row in group),
         "own_completions": group[0]["own_completions"],
         "external_groups_per_round": round(sum(r["external_groups_per_round"] for r in group) / len(group), 2),
+        "curve": [curve_point(points) for points in zip(*(row["curve"] for row in group), strict=True)],
     }
 
 
-def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Two curves for each scenario: against rounds, and against own completions; 95 % over seeds and nodes shaded."""
-    import matplotlib
+def curve_point(points: Sequence[Sequence[Any]]) -> list[float]:
+    """Round, executed average@8 in % and its interval, of one point of each seed."""
+    mean = 100 * sum(point[1] for point in points) / len(points)
+    return [points[0][0], round(mean, 2), *interval([[100 * node for node in point[2]] for point in points])]
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
 
-    names = [name for name in SCENARIOS if any(row["scenario"] == name for row in rows)]
-    figure, axes = pyplot.subplots(2, len(names), figsize=(4 * len(names), 7), squeeze=False, sharey="col")
-    for column, name in enumerate(names):
-        grouped: dict[str, list[dict[str, Any]]] = {}
-        for row in (row for row in rows if row["scenario"] == name):
-            grouped.setdefault(label_of(row), []).append(row)
-        for label, group in grouped.items():
-            rounds = [point[0] for point in group[0]["curve"]]
-            means = [100 * sum(row["curve"][i][1] for row in group) / len(group) for i in range(len(rounds))]
-            spread = [
-                interval([[100 * each for each in row["curve"][i][2]] for row in group]) for i in range(len(rounds))
-            ]
-            for axis, at in ((axes[0][column], rounds), (axes[1][column], [n * group[0]["own"] * 8 for n in rounds])):
-                axis.plot(at, means, label=label)
-                axis.fill_between(at, *zip(*spread, strict=True), alpha=0.15)
-        axes[0][column].set(title=name, xlabel="rounds", ylabel="executed average@8, %")
-        axes[1][column].set(xlabel="own completions", ylabel="executed average@8, %")
-        axes[0][column].legend(fontsize=7)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Two curves for each scenario: against rounds, and against own completions; 95 % over seeds and nodes."""
+    names = [name for name in SCENARIOS if name in result]
+    figure, (above, below) = picture.panels(2, len(names), sharey="col")
+    for name, by_rounds, by_completions in zip(names, above, below, strict=True):
+        for label, arm in result[name]["arms"].items():
+            curve = arm.get("curve", [])
+            each = arm["own_completions"] / curve[-1][0] if curve else 0
+            look = {"linestyle": "--" if "no limits" in label else "-"}
+            picture.line(by_rounds, curve, colour_of(label), label, **look)
+            picture.line(by_completions, [[each * at, *ends] for at, *ends in curve], colour_of(label), **look)
+        by_rounds.set(title=name, xlabel="rounds", ylabel="executed average@8, %")
+        by_completions.set(xlabel="own completions", ylabel="executed average@8, %")
+        by_rounds.legend()
+    picture.save(figure, path)
+
+
+def colour_of(label: str) -> str:
+    """By the mix with the shipped policy, by another policy, or by the mark that is sold."""
+    mixes, others = [f"{own}/{each}" for own, each in MIXES], list(POLICIES[1:])
+    words = [word.strip(",") for word in label.split()]
+    kind = next(word for word in reversed(words) if word in (*mixes, *others, *MARKS))
+    return picture.colour(kind, [*MARKS] if kind in MARKS else [*mixes, *others])
 
 
 def say(text: str) -> None:

@@ -11,7 +11,7 @@ last fifth, trained less still, with its mean and 95 % interval over seeds.
 
 Prints JSON. `--into` keeps the runs, and the same command goes on with those that are missing.
 
-    codezero bench learnability --json --into /tmp/learnability --picture docs/learnability.png
+    codezero bench learnability --json --into /tmp/learnability --picture docs/learnability.svg
 """
 
 import argparse
@@ -24,6 +24,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import picture
 import torch
 
 from codezero.config import NodeConfig
@@ -47,6 +48,8 @@ GROUP = 32
 PEER = "QmNobody"
 ARMS = ("trained", "still")
 AUTO = "auto"
+STEPS = 5
+"""Iterations in a point of the curve."""
 Row = dict[str, Any]
 
 
@@ -57,9 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--iterations", type=int, default=60)
     parser.add_argument("--levels", nargs="*", choices=[*"12345", AUTO], default=["5", AUTO])
     parser.add_argument("--into", type=Path, help="keep the runs in this folder")
-    parser.add_argument("--picture", type=Path, help="write the learnability over the iterations to this PNG file")
+    picture.add_options(parser)
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     options = parser.parse_args(argv)
+    if picture.drawn(options, draw):
+        return 0
     with tempfile.TemporaryDirectory() as temporary:
         base = options.into or Path(temporary)
         runs: dict[str, dict[str, list[list[Row]]]] = {level: {arm: [] for arm in ARMS} for level in options.levels}
@@ -67,10 +72,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             for seed in range(options.seeds):
                 for arm in ARMS:
                     runs[level][arm].append(kept(base, level, arm, seed, options.iterations, options.overrides))
-    if options.picture:
-        draw(runs, options.picture)
     told = {f"level {level}": compared(by_arm) for level, by_arm in runs.items()}
     print(json.dumps(told, indent=None if options.json else 1))
+    if options.picture:
+        draw(told, options.picture)
     return 0
 
 
@@ -152,7 +157,15 @@ def compared(by_arm: dict[str, list[list[Row]]]) -> dict[str, Any]:
     told["gain"] = {"by_seed": [round(gain, 3) for gain in gains], "mean": round(fmean(gains), 3)}
     if len(gains) > 1:
         told["gain"]["ci"] = [round(end, 3) for end in mean_interval(gains)[1:]]
-    return told
+    return told | {"curve": {arm: curve(runs) for arm, runs in by_arm.items()}}
+
+
+def curve(runs: Sequence[Sequence[Row]]) -> list[list[float]]:
+    """Iteration and learnability, means of STEPS iterations: the mean over the runs, with its interval for several."""
+    at_steps = range(0, min(map(len, runs)) - STEPS + 1, STEPS)
+    means = [[learnability(rows[at : at + STEPS]) for rows in runs] for at in at_steps]
+    ends = [mean_interval(values) if len(values) > 1 else values for values in means]
+    return [[at + STEPS / 2 + 0.5, *(round(end, 3) for end in each)] for at, each in zip(at_steps, ends, strict=True)]
 
 
 def fifth(rows: Sequence[Row], which: int) -> Sequence[Row]:
@@ -181,29 +194,17 @@ FIGURES = {
 }
 
 
-def draw(runs: dict[str, dict[str, list[list[Row]]]], path: Path) -> None:
-    """One panel a level: the learnability of what was attempted, a line a seed, means of five iterations."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, panels = pyplot.subplots(1, len(runs), figsize=(4.5 * len(runs), 3.2), dpi=130, sharey=True, squeeze=False)
-    for axes, (level, by_arm) in zip(panels[0], runs.items(), strict=True):
-        for arm, color in zip(ARMS, ("C0", "0.6"), strict=True):
-            for seed, rows in enumerate(by_arm[arm]):
-                steps = range(0, len(rows) - 4, 5)
-                values = [learnability(rows[at : at + 5]) for at in steps]
-                axes.plot([at + 3 for at in steps], values, color=color, alpha=0.8, label=arm if seed == 0 else None)
-        title = "the level follows the success" if level == AUTO else f"asked for level {level}"
+def draw(result: dict[str, Any], path: Path) -> None:
+    """One panel a level: the learnability of what was attempted, by arm; 95 % over seeds."""
+    figure, [row] = picture.panels(1, len(result), sharey=True)
+    for axes, (level, told) in zip(row, result.items(), strict=True):
+        for arm in ARMS:
+            picture.line(axes, told.get("curve", {}).get(arm, []), picture.colour(arm, ARMS), arm)
+        title = "the level follows the success" if level == f"level {AUTO}" else f"asked for {level}"
         axes.set(xlabel="iteration", title=title, ylim=(0.4, 1))
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.25)
-    panels[0][0].set_ylabel("learnability 4p(1 - p)")
-    panels[0][0].legend(frameon=False, fontsize=8)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    row[0].set_ylabel(f"learnability 4p(1 - p), {STEPS} iterations")
+    row[0].legend()
+    picture.save(figure, path)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ the mean and 95 % interval over seeds.
 `--picture` draws both curves.
 `--into` keeps the runs, and the same command goes on with those that were cut off.
 
-    codezero bench pressure --into /tmp/pressure --picture docs/pressure.png \
+    codezero bench pressure --into /tmp/pressure --picture docs/pressure.svg \
         --arms likelihood "yes_no, alarms ignored" "yes_no, alarms heeded"
     codezero bench pressure --into /tmp/rewards --iterations 60 --problems 300 --jobs 1 evals.every=60 solver.refill=1 \
         data.proposer_share=0.75 proposer.every=1 proposer.problems_per_iteration=24 proposer.vetting=0
@@ -32,6 +32,8 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
+import picture
+
 from codezero.stats import mean_interval
 
 ARMS = {
@@ -43,6 +45,8 @@ ARMS = {
     "yes_no, hybrid": ["evaluator.questions=[yes_no]", "evaluator.on_alarm=warn", "reward.mode=hybrid"],
 }
 CONTROL = "yes_no"
+CURVE = ("eval/average_at_8", "judge/believed", "eval/ci_low", "eval/ci_high")
+"""Of each exam, after the iteration."""
 VERIFIER_STEPS = 600
 VERIFIER_ROWS = 32
 WORDS = (" Yes", " No")
@@ -56,10 +60,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="runs at the same time")
     parser.add_argument("--into", type=Path, help="keep the runs, and the control's judge, in this folder")
     parser.add_argument("--arms", nargs="*", choices=list(ARMS), default=list(ARMS))
-    parser.add_argument("--picture", type=Path, help="write the curves to this PNG file")
+    picture.add_options(parser)
     parser.add_argument("--json", action="store_true", help="as always; here so that every benchmark takes it")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     options = parser.parse_args(argv)
+    if picture.drawn(options, draw):
+        return 0
     with tempfile.TemporaryDirectory() as temporary:
         base = options.into or Path(temporary)
         judge = base / "judge"
@@ -75,9 +81,10 @@ def main(argv: list[str] | None = None) -> int:
 
         with ThreadPoolExecutor(options.jobs) as pool:
             runs = list(pool.map(one, jobs))
-    print(json.dumps({"runs": runs, "arms": {arm: over_seeds(runs, arm) for arm in options.arms}}, indent=1))
+    result = {"runs": runs, "arms": {arm: over_seeds(runs, arm) for arm in options.arms}}
+    print(json.dumps(result, indent=1))
     if options.picture:
-        draw(runs, options.picture)
+        draw(result, options.picture)
     return 0
 
 
@@ -127,7 +134,7 @@ def summary(arm: str, seed: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "executed_share": round(fmean(row.get("judge/executed_share", 0) for row in rows[1:]), 3),
         "unavailable_share": round(fmean(row["judge/unavailable_share"] for row in rows[1:]), 3),
         "first_alarm": alarms[0] if alarms else None,
-        "curve": [[at, round(truth, 4), round(believed, 4)] for at, truth, believed in curve],
+        "curve": [[row["iteration"], *(round(row[key], 4) for key in CURVE)] for row in exams],
     }
 
 
@@ -192,32 +199,27 @@ def verifier_batches(tokenizer: Any) -> Iterator[tuple[list[list[int]], list[lis
         yield prompts, [list(yes_no[0 if right else 1]) for _, _, right in rows]
 
 
-def draw(runs: list[dict[str, Any]], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    arms = list(dict.fromkeys(made["arm"] for made in runs))
-    figure, panels = pyplot.subplots(
-        1, len(arms), figsize=(4 * len(arms), 3.6), dpi=130, sharex=True, sharey=True, squeeze=False
-    )
-    for axes, arm in zip(panels[0], arms, strict=True):
-        for made in (made for made in runs if made["arm"] == arm):
-            at, truth, believed = zip(*made["curve"], strict=True)
-            last = made["seed"] == 0
-            axes.plot(at, [100 * v for v in truth], color="#1a7f37", label="executed" if last else None)
-            axes.plot(at, [100 * v for v in believed], "--", color="#bf8700", label="judged" if last else None)
-            if made["first_alarm"] is not None:
-                axes.axvline(made["first_alarm"], color="#cf222e", linewidth=0.8, label="alarm" if last else None)
+def draw(result: dict[str, Any], path: Path) -> None:
+    """A panel for each arm: executed and judged average@8 of each seed."""
+    runs = result["runs"]
+    arms = [arm for arm in ARMS if any(made["arm"] == arm for made in runs)]
+    figure, [row] = picture.panels(1, len(arms), sharex=True, sharey=True)
+    for axes, arm in zip(row, arms, strict=True):
+        own = [made for made in runs if made["arm"] == arm]
+        for place, made in enumerate(own):
+            curve = made.get("curve", [])
+            executed = [[at, *(100 * each for each in (truth, *ends))] for at, truth, _, *ends in curve]
+            judged = [[at, 100 * believed] for at, _, believed, *_ in curve]
+            picture.line(axes, executed, picture.COLOURS[2], "executed, 95 %" if not place else None)
+            label = "judged" if not place else None
+            picture.line(axes, judged, picture.COLOURS[1], label, linestyle="--", linewidth=1.2)
+        alarms = [made["first_alarm"] for made in own if made["first_alarm"] is not None]
+        for place, alarm in enumerate(alarms):
+            axes.axvline(alarm, color=picture.COLOURS[4], linewidth=0.8, label="alarm" if not place else None)
         axes.set(title=arm, xlabel="iteration", ylim=(0, 100))
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.25)
-    panels[0][0].set_ylabel("average@8 on held-out problems, %")
-    panels[0][0].legend(frameon=False, fontsize=8, loc="lower right")
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+        axes.legend(loc="lower right")
+    row[0].set_ylabel("average@8 on held-out problems, %")
+    picture.save(figure, path)
 
 
 def say(text: str) -> None:

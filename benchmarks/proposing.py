@@ -7,7 +7,7 @@ share of iterations after the warm-up in which the judged success at proposals, 
 
 Prints JSON. `--into` keeps the runs, and the same command goes on with those that are missing.
 
-    codezero bench proposing --json --into /tmp/proposing --picture docs/level.png
+    codezero bench proposing --json --into /tmp/proposing --picture docs/level.svg
 """
 
 import argparse
@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, mode
 from typing import Any
+
+import picture
 
 WINDOW = 10
 """Iterations of 8 problems."""
@@ -34,16 +36,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--iterations", type=int, default=150)
     parser.add_argument("--into", type=Path, help="keep the runs in this folder")
-    parser.add_argument("--picture", type=Path, help="write level and success to this PNG file")
+    picture.add_options(parser)
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     options = parser.parse_args(argv)
+    if picture.drawn(options, draw):
+        return 0
     with tempfile.TemporaryDirectory() as temporary:
         base = options.into or Path(temporary)
         runs = [play(base, seed, options.iterations, options.overrides) for seed in range(options.seeds)]
-    if options.picture:
-        draw(runs, options.picture)
     told = [figures_of(rows) for rows in runs]
     print(json.dumps(told, indent=None if options.json else 1))
+    if options.picture:
+        draw(told, options.picture)
     return 0
 
 
@@ -75,7 +79,8 @@ def read(file: Path) -> list[Row]:
 def figures_of(rows: Sequence[Row]) -> dict[str, Any]:
     exams = [row for row in rows if row["eval/average_at_8"] is not None]
     drawn = rows[-1]["problems/drawn_proposals"]
-    levels = [row["difficulty/level"] for row in rows if row.get("difficulty/level") is not None]
+    asked = [(row["iteration"], row["difficulty/level"]) for row in rows if row.get("difficulty/level") is not None]
+    levels = [level for _, level in asked]
     means = [mean for at, mean in windows(rows) if at >= WARM_UP + WINDOW]
     return {
         "before": exam(exams[0]),
@@ -84,6 +89,8 @@ def figures_of(rows: Sequence[Row]) -> dict[str, Any]:
         "level": [mode(levels[:WARM_UP]), mode(levels[-WARM_UP:])],
         "success_within_bounds": round(fmean(BOUNDS[0] <= mean <= BOUNDS[1] for mean in means), 3) if means else None,
         "success": [round(min(means), 3), round(fmean(means), 3), round(max(means), 3)] if means else None,
+        "level_curve": asked,
+        "success_curve": [(at, round(mean, 3)) for at, mean in windows(rows)],
     }
 
 
@@ -101,29 +108,19 @@ def windows(rows: Sequence[Row]) -> list[tuple[int, float]]:
     ]
 
 
-def draw(runs: Sequence[Sequence[Row]], path: Path) -> None:
-    """Above the level asked for, below the judged success at proposals."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (above, below) = pyplot.subplots(2, 1, figsize=(8, 5), dpi=130, sharex=True)
-    for seed, rows in enumerate(runs):
-        told = [(row["iteration"], row["difficulty/level"]) for row in rows if row["difficulty/level"] is not None]
-        above.plot(*zip(*told, strict=True), drawstyle="steps-post", label=f"seed {seed}", alpha=0.8)
-        below.plot(*zip(*windows(rows), strict=True), alpha=0.8)
+def draw(result: Sequence[dict[str, Any]], path: Path) -> None:
+    """Above the level asked for, below the judged success at proposals; a line for each seed."""
+    figure, [[above], [below]] = picture.panels(2, 1, sharex=True)
+    for seed, run in enumerate(result):
+        colour = picture.COLOURS[seed % len(picture.COLOURS)]
+        picture.line(above, run.get("level_curve", []), colour, f"seed {seed}", drawstyle="steps-post")
+        picture.line(below, run.get("success_curve", []), colour)
     above.set(ylabel="level asked for", yticks=range(1, 6), ylim=(0.8, 5.2))
     below.set(ylabel=f"judged success, {WINDOW} iterations", xlabel="iteration", ylim=(0, 1))
-    below.axhspan(*BOUNDS, color="0.9")
-    above.set_title("A solo run on its own proposals: the level follows the skill", fontsize=10)
-    for axes in (above, below):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.25)
-    above.legend(frameon=False, fontsize=8, loc="lower right")
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    below.axhspan(*BOUNDS, color=picture.INK, alpha=0.15, linewidth=0)
+    above.set_title("A solo run on its own proposals: the level follows the skill")
+    above.legend(loc="lower right")
+    picture.save(figure, path)
 
 
 if __name__ == "__main__":

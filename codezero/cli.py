@@ -57,12 +57,16 @@ class Parser(argparse.ArgumentParser):
             choices = [str(choice) for choice in action.choices]
             raise argparse.ArgumentError(action, f"there is no {value}{nearest(str(value), choices)}")
 
+    beside: Sequence[str] = ()
+    """Its commands, where nothing follows its name and one of them was put in."""
+
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]  # its overloads cannot be repeated
         self, args: Any = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         """The words that are left are KEY=VALUE; an option among them ends the process with 2."""
         alone: str | None = self.get_default("alone")
         if alone and not any(self._is_command(word) for word in args[:1]):
+            self.beside = () if args else self._commands()
             args = [alone, *args]
         options, left = super().parse_known_args(args, namespace)
         for word in (word for word in left if word.startswith("-")):
@@ -72,8 +76,11 @@ class Parser(argparse.ArgumentParser):
 
     def _is_command(self, word: str) -> bool:
         """Also one that is misspelt; a file that is there is none."""
-        known = {*self._option_string_actions, *chain(*(action.choices or () for action in self._actions))}
+        known = {*self._option_string_actions, *self._commands()}
         return word in known or (word.isalpha() and not os.path.exists(word))
+
+    def _commands(self) -> list[str]:
+        return [*chain(*(action.choices or () for action in self._actions))]
 
     def error(self, message: str) -> NoReturn:
         super().error(f"{message}\n`{self.prog} --help` explains it, with examples")

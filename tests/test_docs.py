@@ -28,10 +28,14 @@ from builders.documents import (
     inline,
     launched,
     links,
+    listed_metrics,
+    same_metric,
+    written_metrics,
 )
 
 from codezero.cli import parse
 from codezero.config import NodeConfig
+from codezero.monitor.metrics_file import KEYS
 from codezero.settings import compose, keys
 from codezero.swarm.messages import network_settings
 
@@ -177,6 +181,14 @@ def test_a_quoted_line_is_one_that_the_program_prints(line: str) -> None:
 )
 def test_a_line_that_it_does_not_print_would_be_found(line: str) -> None:
     assert not can_print(line)
+
+
+def test_the_page_of_logs_lists_every_metric_and_no_other() -> None:
+    listed = listed_metrics()
+    written = written_metrics({key.split("/")[0] for key in listed if "/" in key}) | set(KEYS)
+    written -= {"judge/calibrated_on"}  # of the card of `codezero judge` alone
+    assert not sorted(key for key in written if not any(same_metric(key, other) for other in listed))
+    assert not sorted(key for key in listed if not any(same_metric(key, other) for other in written))
 
 
 def checkout(folder: Path, small: list[str]) -> None:

@@ -29,10 +29,22 @@ def completion(options: argparse.Namespace) -> int:
 
 def complete(parser: argparse.ArgumentParser) -> None:
     """Answer the shell and end the process."""
-    import argcomplete
+    finder(parser)(parser, default_completer=settings_beginning)
 
-    completer: Any = settings_beginning  # it asks for a class of its own, and calls whatever it gets
-    argcomplete.autocomplete(parser, default_completer=completer)
+
+def finder(parser: argparse.ArgumentParser) -> Any:
+    """Offers the commands of a group too where one of them was put in, as after `codezero judge`."""
+    from argcomplete.finders import CompletionFinder
+
+    class _Finder(CompletionFinder):
+        def collect_completions(
+            self, active_parsers: list[argparse.ArgumentParser], parsed_args: argparse.Namespace, cword_prefix: str
+        ) -> list[str]:
+            beside: list[str] = [name for parser in active_parsers for name in getattr(parser, "beside", ())]
+            found = [name for name in beside if name.startswith(cword_prefix)]
+            return found + super().collect_completions(active_parsers, parsed_args, cword_prefix)
+
+    return _Finder(parser, default_completer=settings_beginning)
 
 
 def settings_beginning(prefix: str, action: argparse.Action, **_: Any) -> Iterable[str]:

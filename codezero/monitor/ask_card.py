@@ -15,6 +15,9 @@ from codezero.monitor.verdict_card import LOUD, STYLES, JudgedProblem, in_words,
 from codezero.sandbox.base import TRUTH, Execution
 from codezero.types import Metrics, Problem, Verdict
 
+AGAIN = "next: `codezero run` trains on; then the same command shows what that changed"
+ANOTHER = 'next: `codezero ask` draws another, `codezero ask "TASK" --tests "…"` takes yours, `codezero run` trains on'
+"""How to go on, after a task in words, and after one that was drawn."""
 MAX_SHOWN = 6
 """Different answers of a policy."""
 CODE_ROWS = 14
@@ -88,24 +91,25 @@ def print_answers(result: AskResult) -> None:
         table.add_column(ratio=1)
     table.add_row(*map(_column, result.attempts))
     console.print(table)
-    contradictions = [each.judged.contradictions() for each in result.attempts]
-    for kinds in contradictions[1:]:
-        contradictions[0].update(kinds)
-    for line in mistakes(contradictions[0]):
-        console.print(Text(line, LOUD))
+    for line, style in _remarks(result):
+        console.print(Text(line, style))
+
+
+def _remarks(result: AskResult) -> Iterator[tuple[str, str]]:
+    """(text, style) of each line below the attempts."""
+    contradictions, *others = [each.judged.contradictions() for each in result.attempts]
+    for kinds in others:
+        contradictions.update(kinds)
+    yield from ((line, LOUD) for line in mistakes(contradictions))
     if not all(each.judged.same_family for each in result.attempts):
-        console.print(Text("not a kind of problem that the judge was measured on: do not rely on it here", "yellow"))
-    if not problem.tests:
-        console.print(Text('nothing was executed: --tests "assert f(1) == 2" says what is right', "dim"))
-    if result.number is not None:
-        console.print(
-            Text(
-                f"held-out problem {result.number}, never learned from; --problem {result.number} asks it again", "dim"
-            )
-        )
-    console.print(Text(skill_line(result.known), "dim"))
-    for note in result.notes:
-        console.print(Text(note, "yellow"))
+        yield "not a kind of problem that the judge was measured on: do not rely on it here", "yellow"
+    if not result.problem.tests:
+        yield 'nothing was executed: --tests "assert f(1) == 2" says what is right', "dim"
+    if (number := result.number) is not None:
+        yield f"held-out problem {number}, never learned from; --problem {number} asks it again", "dim"
+    yield skill_line(result.known), "dim"
+    yield from ((note, "yellow") for note in result.notes)
+    yield AGAIN if number is None else ANOTHER, "dim"
 
 
 def _column(attempts: PolicyAttempts) -> RenderableType:

@@ -82,13 +82,25 @@ def printable() -> tuple[re.Pattern[str], ...]:
 
 
 def _texts(node: ast.AST) -> Iterator[str]:
-    text = None
+    for text in _literals(node):
+        text = re.sub(r"%(?:\.\d+)?[sdgrf]", GAP, text) if isinstance(node, ast.Constant) else text
+        if len(text.replace(GAP, "").split()) >= 3:
+            yield re.sub(rf"{GAP}+", GAP, text)
+
+
+def _literals(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        text = re.sub(r"%(?:\.\d+)?[sdgrf]", GAP, node.value)
+        yield node.value
     elif isinstance(node, ast.JoinedStr):
-        text = "".join(str(part.value) if isinstance(part, ast.Constant) else GAP for part in node.values)
-    if text and len(text.replace(GAP, "").split()) >= 3:
-        yield re.sub(rf"{GAP}+", GAP, text)
+        yield "".join(str(part.value) if isinstance(part, ast.Constant) else GAP for part in node.values)
+
+
+def same_metric(key: str, other: str) -> bool:
+    """Does one of the two, whose parts that vary hold anything, cover the other?"""
+    return any(
+        re.fullmatch(".+".join(map(re.escape, wide.split(GAP))), narrow)
+        for wide, narrow in ((key, other), (other, key))
+    )
 
 
 def can_print(line: str) -> bool:
@@ -98,3 +110,24 @@ def can_print(line: str) -> bool:
         if found and all(gap == GAP or re.fullmatch(r"\w+", gap) or can_print(gap) for gap in found.groups()):
             return True
     return False
+
+
+def listed_metrics() -> list[str]:
+    """Keys of metrics.jsonl in the tables of docs/logs.md, the parts that vary as GAP."""
+    table = (ROOT / "docs" / "logs.md").read_text().partition("## Sampler and learner")[2].partition("## Elsewhere")[0]
+    cells = [row.split(" | ")[0] for row in table.splitlines() if row.startswith("| `")]
+    keys = [key for cell in cells for key in re.findall(r"`([^`]+)`", cell)]
+    return [
+        re.sub("[A-Z]+", GAP, key if "mismatch" not in key else f"train/{key.removeprefix('train/')}") for key in keys
+    ]
+
+
+def written_metrics(prefixes: set[str]) -> set[str]:
+    """Keys of such prefixes that the program names, the parts that vary as GAP."""
+    nodes = (node for path in (ROOT / "codezero").rglob("*.py") for node in ast.walk(ast.parse(path.read_text())))
+    texts = {text for node in nodes for text in _literals(node)}
+    return {
+        text
+        for text in texts
+        if re.fullmatch(rf"[a-z]+/[a-z_0-9/{GAP}]*[a-z0-9{GAP}]", text) and text.split("/")[0] in prefixes
+    }

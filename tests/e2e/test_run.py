@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.documents import listed_metrics, same_metric
 from builders.forked_runs import checkpoints, files, kill, lives, settings, unfinished, wait_for
 from builders.forked_runs import rows as logged
 
@@ -79,6 +80,8 @@ def test_a_run_measures_saves_reports_and_goes_on(tmp_path: Path) -> None:
     measured = rows(tmp_path)
     assert [row["iteration"] for row in measured] == [0, 1, 2, 3]
     assert all(key in row for row in measured for key in KEYS)
+    listed = listed_metrics()
+    assert not {key for row in measured for key in row if not any(same_metric(key, other) for other in listed)}
     agreed = [row for row in measured if row.get("train/mismatch_rows")]
     assert agreed and all(0 <= row["train/mismatch_kl"] < 1e-5 > row["train/mismatch_mean"] ** 2 for row in agreed)
     assert all(row["train/mismatch_masked"] == 0 and row["train/mismatch_alarm"] is None for row in agreed)

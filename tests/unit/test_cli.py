@@ -15,7 +15,7 @@ import pytest
 import codezero as package
 from codezero.cli import PURPOSES, build_parser, main, parse
 from codezero.commands.common import composed, composed_for_reading
-from codezero.commands.completion import SHELLS, settings_beginning
+from codezero.commands.completion import SHELLS, finder
 from codezero.config import NodeConfig
 from codezero.errors import ConfigError
 
@@ -247,13 +247,17 @@ def test_a_shell_completes_commands_options_and_settings(
         assert "codezero" in capsys.readouterr().out
 
     def completed(line: str) -> list[str]:
-        finder = argcomplete.CompletionFinder(build_parser(), default_completer=settings_beginning)
+        completer = finder(build_parser())
         _, prefix, _, words, _ = argcomplete.split_line(line)
-        return [word.strip() for word in finder._get_completions(words, prefix, "", None)]
+        return [word.strip() for word in completer._get_completions(words, prefix, "", None)]
 
     assert completed("codezero ru") == ["run", "runs"]
     assert completed("codezero run --fr") == ["--fresh"]
     assert completed("codezero run solver.learning") == ["solver.learning_rate="]
+    assert {"attempts", "serve", "verify", "--audit"} <= {*completed("codezero judge ")}
+    assert completed("codezero judge ve") == ["verify"] and not {"serve"} & {*completed("codezero judge attempts ")}
+    assert {"games", "run.name="} <= {*completed("codezero market ")} and completed("codezero market ga") == ["games"]
+    assert completed("codezero judge serve --op") == ["--open"]
 
 
 def test_the_package_has_its_public_names_and_loads_nothing_until_they_are_used() -> None:

@@ -2,12 +2,11 @@
 import type { RunSummary } from "../api/contract";
 import { useNow } from "../api/use";
 import { Sparkline } from "../parts/bars";
-import { ForeignLine } from "../parts/foreign";
 import { Table } from "../parts/table";
 import { Term } from "../parts/term";
 import { formatRoute, MOST_CHOSEN } from "../route";
-import { ago, percent, whole } from "../text/format";
-import { delta, Now, State, Swatch } from "./cells";
+import { ago } from "../text/format";
+import { RunRow, Swatch } from "./cells";
 import { type Placed, placed } from "./choice";
 import { choose, Comparison, runName } from "./compare";
 
@@ -77,38 +76,28 @@ interface RowProps {
 function Row({ line, place, full, chosen, now }: RowProps) {
   const name = runName(line.run);
   return (
-    <tr>
-      <td>
-        <input
-          type="checkbox"
-          aria-label={`Compare ${name}`}
-          title={full && place === null ? `${MOST_CHOSEN} at most: take one out first` : undefined}
-          checked={place !== null}
-          disabled={full && place === null}
-          onChange={() => choose(chosen, line.run)}
-        />{" "}
-        {place !== null && <Swatch tone={place.tone} dashed={place.dashed} />}
-      </td>
-      <th scope="row">
-        <a href={formatRoute({ page: "overview", run: line.run })}>{name}</a>
-        <small>
-          <ForeignLine text={line.name} limit={40} />
-        </small>
-      </th>
-      <td>
-        <State state={line.state} />
-      </td>
-      <td className="numeric">{whole(line.iteration)}</td>
-      <td className="numeric">{percent(line.start)}</td>
-      <td className="numeric">
-        <Now line={line} />
-      </td>
-      <td className="numeric">{delta(line)}</td>
+    <RunRow line={line} name={name} start first={<Choice line={line} name={name} place={place} full={full} chosen={chosen} />}>
       <td>
         <Sparkline label={`average@${line.samples ?? "k"} of ${name}`} values={line.sparkline} />
       </td>
       <td>{ago(line.updated, now)}</td>
       <td>{line.fleet === "" ? "–" : <a href={formatRoute({ page: "swarm", fleet: line.fleet })}>{runName(line.fleet)}</a>}</td>
-    </tr>
+    </RunRow>
+  );
+}
+
+function Choice({ line, name, place, full, chosen }: Omit<RowProps, "now"> & { readonly name: string }) {
+  return (
+    <td>
+      <input
+        type="checkbox"
+        aria-label={`Compare ${name}`}
+        title={full && place === null ? `${MOST_CHOSEN} at most: take one out first` : undefined}
+        checked={place !== null}
+        disabled={full && place === null}
+        onChange={() => choose(chosen, line.run)}
+      />{" "}
+      {place !== null && <Swatch tone={place.tone} dashed={place.dashed} />}
+    </td>
   );
 }

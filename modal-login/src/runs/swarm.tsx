@@ -1,13 +1,12 @@
 /** The nodes of one `swarm up` on this machine, side by side. */
 import type { RunSummary, RunView } from "../api/contract";
 import { latestOf } from "../overview/axes";
-import { ForeignLine } from "../parts/foreign";
 import { Empty } from "../parts/notice";
 import { Table } from "../parts/table";
 import { Term } from "../parts/term";
 import { formatRoute, MOST_CHOSEN } from "../route";
 import { count, decimal, whole } from "../text/format";
-import { delta, Now, State } from "./cells";
+import { RunRow } from "./cells";
 import { runName } from "./compare";
 import { useViews } from "./views";
 
@@ -71,29 +70,14 @@ function Nodes({ nodes, runs }: { nodes: readonly RunSummary[]; runs: readonly R
 }
 
 function Node({ line, view }: { line: RunSummary; view: RunView | null }) {
-  const name = runName(line.run.slice(line.fleet.length + 1));
   return (
-    <tr>
-      <th scope="row">
-        <a href={formatRoute({ page: "overview", run: line.run })}>{name}</a>
-        <small>
-          <ForeignLine text={line.name} limit={40} />
-        </small>
-      </th>
-      <td>
-        <State state={line.state} />
-      </td>
-      <td className="numeric">{whole(line.iteration)}</td>
-      <td className="numeric">
-        <Now line={line} />
-      </td>
-      <td className="numeric">{delta(line)}</td>
+    <RunRow line={line} name={runName(line.run.slice(line.fleet.length + 1))}>
       <td className="numeric">{decimal(line.reward)}</td>
       <td className="numeric">{whole(view === null ? null : latestOf(view, "peers"))}</td>
       <td>
         <Points outbox={view?.outbox ?? null} />
       </td>
-    </tr>
+    </RunRow>
   );
 }
 

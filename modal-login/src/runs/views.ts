@@ -1,5 +1,5 @@
 /** What several runs say of themselves, asked anew whenever the list of runs says that one has changed. */
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useState } from "react";
 
 import type { RunSummary, RunView } from "../api/contract";
 import { getRun } from "../api/routes";
@@ -10,28 +10,49 @@ export interface Asked {
   readonly error: unknown;
 }
 
-/** By the run's key; one that has not answered yet is missing. A question that failed is asked again with the next list. */
-export function useViews(keys: readonly string[], runs: readonly RunSummary[]): ReadonlyMap<string, Asked> {
-  const [asked, setAsked] = useState<ReadonlyMap<string, Asked>>(new Map());
-  const stamps = useRef(new Map<string, string>());
-  const wanted = keys.join();
-  useEffect(() => {
-    for (const run of wanted.split(",").filter((key) => key !== "")) {
+/** Asks for runs, each again when its line in the list has changed, or when the last question failed. */
+export class Asking {
+  readonly #ask: (run: string) => Promise<RunView>;
+  readonly #show: (asked: ReadonlyMap<string, Asked>) => void;
+  /** The state of the run's line at the newest question. */
+  readonly #stamps = new Map<string, string>();
+  #asked: ReadonlyMap<string, Asked> = new Map();
+
+  constructor(ask: (run: string) => Promise<RunView>, show: (asked: ReadonlyMap<string, Asked>) => void) {
+    this.#ask = ask;
+    this.#show = show;
+  }
+
+  follow(keys: readonly string[], runs: readonly RunSummary[]): void {
+    for (const run of keys) {
       const line = runs.find((other) => other.run === run);
       const stamp = `${line?.updated} ${line?.state}`;
-      if (stamps.current.get(run) === stamp) continue;
-      stamps.current.set(run, stamp);
+      if (this.#stamps.get(run) === stamp) continue;
+      this.#stamps.set(run, stamp);
       // An older answer that is still on its way must not win.
-      const newest = () => stamps.current.get(run) === stamp;
-      getRun(run).then(
-        (view) => newest() && setAsked((before) => new Map(before).set(run, { view, error: null })),
+      const newest = () => this.#stamps.get(run) === stamp;
+      this.#ask(run).then(
+        (view) => newest() && this.#put(run, { view, error: null }),
         (error: unknown) => {
           if (!newest()) return;
-          stamps.current.delete(run);
-          setAsked((before) => new Map(before).set(run, { view: before.get(run)?.view ?? null, error }));
+          this.#stamps.delete(run);
+          this.#put(run, { view: this.#asked.get(run)?.view ?? null, error });
         },
       );
     }
-  }, [wanted, runs]);
+  }
+
+  #put(run: string, answer: Asked): void {
+    this.#asked = new Map(this.#asked).set(run, answer);
+    this.#show(this.#asked);
+  }
+}
+
+/** By the run's key; one that has not answered yet is missing. */
+export function useViews(keys: readonly string[], runs: readonly RunSummary[]): ReadonlyMap<string, Asked> {
+  const [asked, setAsked] = useState<ReadonlyMap<string, Asked>>(new Map());
+  const [asking] = useState(() => new Asking(getRun, setAsked));
+  const wanted = keys.join();
+  useEffect(() => asking.follow(wanted.split(",").filter((key) => key !== ""), runs), [wanted, runs]);
   return asked;
 }

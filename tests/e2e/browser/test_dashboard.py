@@ -1,8 +1,10 @@
 """The dashboard in a real browser: whole over a run that has ended, harmless over hostile text, usable by everybody."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +26,8 @@ PAGES = ("#/", "#/runs?with=old,fleet~node-1", "#/swarm/fleet", "#/account",
          *(f"#/run/old/{tab}" for tab in ("system", "settings", "log", "checkpoints", "rollouts", "leaderboard",
                                           "market")),
          "#/run/old/rollout/{group}", "#/run/bets/market", "#/run/bets/game/{game}")  # fmt: skip
+PICTURES = "CODEZERO_PAGE_PICTURES"
+"""The variable with the folder into which every page is drawn, for people to look at."""
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +131,24 @@ def test_nobody_is_shut_out(page: Page, server: Served) -> None:
         assert not serious, f"{path}: {serious}"
         page.set_viewport_size({"width": 360, "height": 740})
         page.wait_for_function("document.documentElement.scrollWidth <= 360", timeout=10_000)
+
+
+@pytest.mark.skipif(PICTURES not in os.environ, reason=f"{PICTURES}=FOLDER draws every page")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_every_page_is_drawn(page: Page, server: Served, scheme: Any, width: int) -> None:
+    folder = Path(os.environ[PICTURES])
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    page.set_viewport_size({"width": width, "height": 900})
+    for path in ("#/run/rehearsed", *PAGES):
+        page.goto("about:blank")
+        page.goto(f"{server.url}/{path_of(path, page, server)}")
+        page.get_by_role("heading", level=1).wait_for()
+        page.wait_for_load_state("networkidle")
+        name = re.sub(r"[^a-z0-9]+", "-", re.sub("[{}]", "", path)).strip("-") or "overview"
+        file = folder / f"{name}-{scheme}-{width}.png"
+        page.screenshot(path=file, full_page=True)
+        assert int.from_bytes(file.read_bytes()[16:20]) == width, f"{path} scrolls sideways"
 
 
 def test_runs_are_compared_in_one_chart_along_time_and_zoomed_by_keyboard_and_mouse(page: Page, server: Served) -> None:

@@ -65,12 +65,14 @@ def test_equal_attempts_are_shown_once_with_verdict_and_truth_and_what_is_unknow
     assert shown.count("2 x executed") == 2 and "judge: unknown, too long" in shown and "\x1b" not in shown
     assert "THE JUDGE IS MISTAKEN: it believed 2 of 2 attempts that fail" in shown
     assert "--problem 7 asks it again" in shown and "a note" in shown
+    assert " ".join(shown.split()).endswith("`codezero run` trains on") and "draws another, " in shown
 
 
 def test_without_tests_nothing_is_said_to_be_executed(capsys: pytest.CaptureFixture[str]) -> None:
     print_answers(AskResult(PROBLEM, None, [policy("nano", [RIGHT], [verdict(0.9)])], {}))
     shown = capsys.readouterr().out
     assert "the judge believes 1 of 1" in shown and "executed:" not in shown
+    assert "next: `codezero run` trains on; then the same command" in shown and "draws another" not in shown
 
 
 def test_the_newest_run_with_a_checkpoint_is_asked_with_the_models_it_was_begun_with(tmp_path: Path) -> None:

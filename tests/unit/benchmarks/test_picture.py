@@ -1,0 +1,105 @@
+"""Every benchmark that draws: from its own JSON alone, in one style, readable on light and on dark pages.
+
+Does not show whether a picture is beautiful.
+"""
+
+import importlib
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import picture
+import pytest
+
+EXAM = [[0, 0.4, 0.38, 0.42], [25, 0.5, 0.47, 0.53]]
+ARM = {"curve": [[0, 40.0, 38.0, 42.0], [4, 50.0, 46.0, 53.0]], "own_completions": 256}
+LEARNT = {arm: [[3.0, 0.5, 0.4, 0.6], [8.0, 0.6, 0.5, 0.7]] for arm in ("trained", "still")}
+GOSSIP = {"nodes": 32, "bytes_per_node": 6e5, "one_key_bytes_per_node": 2e7}
+RESULTS: dict[str, Any] = {
+    "first_light": {"runs": [{"seed": 0, "curve": EXAM}, {"seed": 1, "curve": EXAM}]},
+    "gossip": {"rows": [{**GOSSIP, "kind": kind, "nodes": n} for kind in ("real", "simulated") for n in (8, 32)]},
+    "learn": {"same": {"arms": {"8/0": ARM, "4/12 positives gate": ARM, "4/4 sapo": ARM}},
+              "marked": {"arms": {"3 of 8 comment, limits": ARM, "3 of 8 comment, no limits": ARM}}},
+    "learnability": {"level 5": {"curve": LEARNT}, "level auto": {"curve": LEARNT}},
+    "pressure": {"runs": [
+        {"arm": arm, "seed": seed, "first_alarm": 3 if seed else None,
+         "curve": [[at, mean, 0.5, *ends] for at, mean, *ends in EXAM]}
+        for arm in ("likelihood", "yes_no, alarms heeded") for seed in (0, 1)
+    ]},
+    "proposing": [{"level_curve": [[1, 2.0], [2, 3.0]], "success_curve": [[10, 0.4], [11, 0.6]]}],
+}  # fmt: skip
+DRAWING = sorted(
+    path.stem for path in Path(picture.__file__).parent.glob("*.py") if "picture.drawn" in path.read_text()
+)
+PAGES = ("#ffffff", "#0d1117", "#1e2129")
+"""GitHub's two backgrounds, and the dark one of the site."""
+
+
+def contrast(colour: str, page: str) -> float:
+    """As WCAG 2 defines it."""
+
+    def light(code: str) -> float:
+        parts = (int(code[at : at + 2], 16) / 255 for at in (1, 3, 5))
+        red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    low, high = sorted((light(colour), light(page)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def drawn(name: str, folder: Path, result: Any, file: str = "picture.svg") -> str:
+    (folder / "stored.json").write_text(json.dumps({"transcribed": False, "result": result}))
+    importlib.import_module(name).draw(result, folder / file)
+    return (folder / file).read_text()
+
+
+def test_every_benchmark_that_draws_is_tested() -> None:
+    assert sorted(RESULTS) == DRAWING
+
+
+@pytest.mark.parametrize("name", sorted(RESULTS))
+def test_a_picture_comes_from_the_stored_result_alone(name: str, tmp_path: Path) -> None:
+    svg = drawn(name, tmp_path, RESULTS[name])
+    assert svg == drawn(name, tmp_path, json.loads(json.dumps(RESULTS[name])), "again.svg")
+    texts = [node.text for node in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+    assert {"iteration", "rounds", "nodes"} & {*texts}, "an axis has its unit"
+    assert not re.search(r'(?:href|src)="(?!#)', svg) and "<image" not in svg
+    used = {code.lower() for code in re.findall(r"#[0-9a-fA-F]{6}\b", svg)}
+    assert used <= {picture.INK, *picture.COLOURS}, "nothing is black or white, and the background is the page's"
+
+
+def test_a_stored_file_is_drawn_and_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn("pressure", tmp_path, RESULTS["pressure"])
+    pressure = importlib.import_module("pressure")
+    monkeypatch.setattr(pressure, "run", None)
+    stored = str(tmp_path / "stored.json")
+    assert pressure.main(["--from", stored, stored, "--picture", str(tmp_path / "new.svg")]) == 0
+    assert (tmp_path / "new.svg").read_text().count("executed, 95 %") == 2  # one legend a panel
+    with pytest.raises(SystemExit, match=r"\.svg"):
+        pressure.main(["--from", stored, "--picture", str(tmp_path / "new.png")])
+    with pytest.raises(SystemExit, match="--picture"):
+        pressure.main(["--from", stored])
+    with pytest.raises(SystemExit, match="no curve"):
+        drawn("pressure", tmp_path, {"runs": [{"arm": "likelihood", "first_alarm": None}]})
+
+
+def test_results_of_several_files_are_one() -> None:
+    assert picture.merged([{"runs": [1], "seed": 0}, {"runs": [2], "more": {}}]) == {
+        "runs": [1, 2],
+        "seed": 0,
+        "more": {},
+    }
+
+
+def test_an_arm_keeps_its_colour_whatever_is_shown_beside_it() -> None:
+    learn = importlib.import_module("learn")
+    assert learn.colour_of("8/0") != learn.colour_of("4/12 positives gate") != learn.colour_of("4/12 sapo gate")
+    assert learn.colour_of("4/12 sapo gate") == learn.colour_of("4/4 sapo")
+    assert learn.colour_of("3 of 8 name, limits") == learn.colour_of("1 of 8 name, no limits")
+
+
+@pytest.mark.parametrize("colour", [picture.INK, *picture.COLOURS])
+def test_a_colour_is_seen_on_light_and_on_dark_pages(colour: str) -> None:
+    assert all(contrast(colour, page) >= 3 for page in PAGES)
