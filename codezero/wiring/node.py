@@ -32,7 +32,7 @@ from codezero.problems.filters import Screen
 from codezero.problems.held_back import MAX_HELD_BACK
 from codezero.problems.stream import SYNTHETIC, MixedStream
 from codezero.proposer.difficulty import BandTS
-from codezero.protocols import Swarm
+from codezero.protocols import Evaluator, Harvest, Solver, Swarm
 from codezero.rollout.harvest import Ahead
 from codezero.runs import RunFolder
 from codezero.swarm.hivemind_swarm import HivemindSwarm
@@ -161,7 +161,6 @@ def build_node(
     variables: Sequence[Mapping[str, str]],
 ) -> Node:
     """Every part, put together; what holds a process or a file is closed by `stack`. variables: of a trainer."""
-    from codezero.rollout.client import RolloutServers
     from codezero.solver.checkpoint import CheckpointStore
     from codezero.solver.policy_files import policy_fingerprint
     from codezero.wiring.evals import build_exam, build_exam_tasks
@@ -189,12 +188,7 @@ def build_node(
     run, learned = config.run, f"{environment.name} {environment.digest}" if environment.digest else ""
     fingerprint = dataclasses.replace(policy_fingerprint(policy, learning), environment=learned)
     checkpoints = CheckpointStore(folder.checkpoints, run.keep_checkpoints, run.resume, fingerprint=fingerprint)
-    servers: Callable[[], Metrics] = sampler.backend.metrics if isinstance(sampler.backend, RolloutServers) else dict
-    if config.rollout.in_flight:
-        harvest = Ahead(config, problems, solver, evaluator, lambda: learner.updates, servers)
-        stack.callback(harvest.close)
-    else:
-        harvest = InStep(problems, solver, evaluator, servers)
+    harvest = build_harvest(config, problems, solver, evaluator, learner, sampler, stack)
     return Node(
         config=config,
         problems=problems,
@@ -211,6 +205,26 @@ def build_node(
         monitor=monitor,
         checkpoints=checkpoints,
     )
+
+
+def build_harvest(
+    config: NodeConfig,
+    problems: MixedStream,
+    solver: Solver,
+    evaluator: Evaluator,
+    learner: "Learner",
+    sampler: "Sampler",
+    stack: ExitStack,
+) -> Harvest:
+    """Attempts ahead of the update that they serve, where the settings ask for it, or in step with it."""
+    from codezero.rollout.client import RolloutServers
+
+    servers: Callable[[], Metrics] = sampler.backend.metrics if isinstance(sampler.backend, RolloutServers) else dict
+    if not config.rollout.in_flight:
+        return InStep(problems, solver, evaluator, servers)
+    harvest = Ahead(config, problems, solver, evaluator, lambda: learner.updates, servers)
+    stack.callback(harvest.close)
+    return harvest
 
 
 def build_shared_policy(
