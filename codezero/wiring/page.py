@@ -13,7 +13,7 @@ from codezero.chain.devchain_process import ChainEndpoint, Lock
 from codezero.chain.wallet import EphemeralAccount
 from codezero.config import ChainConfig, NodeConfig
 from codezero.inspection.run_details import parts
-from codezero.inspection.run_files import RunFiles
+from codezero.inspection.status import RunFiles
 from codezero.login.guard import Access
 from codezero.login.login import Login
 from codezero.login.page_process import PageReady
