@@ -45,11 +45,11 @@ from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, usual_r
 from codezero.wiring.environment import build_environment, fitted
 from codezero.wiring.evaluator import build_canaries, build_evaluator
 from codezero.wiring.following import SwarmSource, begin_from_peer, share_versions
-from codezero.wiring.hardware import fit
+from codezero.wiring.hardware import check_extras, fit
 from codezero.wiring.hub import PushedCheckpoints
 from codezero.wiring.market import build_market
 from codezero.wiring.models import FrozenModels, build_policy, deal_cards
-from codezero.wiring.monitor import build_monitor, check_sinks, record_settings, secrets_of
+from codezero.wiring.monitor import build_monitor, record_settings, secrets_of
 from codezero.wiring.network import MEMBERS, REGISTRY, build_swarm
 from codezero.wiring.proposer import PartsLater, build_proposer, build_proposer_node, vetted
 from codezero.wiring.solver import build_solver, build_verified, verifier_config
@@ -73,7 +73,7 @@ def run_node(
     """
     end_with_parent()
     start = start or start_view("plain")
-    check_sinks(config.monitor)
+    check_extras(config)
     with translated(
         ConfigError, f"run.logs={config.run.logs} cannot be written", OSError, mend="choose another folder"
     ):
