@@ -11,7 +11,7 @@ from rich.text import Text
 from codezero.monitor.summaries import code_of
 from codezero.monitor.terminal import framed, show_code
 from codezero.monitor.text import clean, count
-from codezero.monitor.verdict_card import LOUD, STYLES, JudgedProblem, in_words, mistakes, skill_line
+from codezero.monitor.verdict_card import LOUD, STYLES, JudgedProblem, in_words, loud_mistakes, skill_line
 from codezero.sandbox.base import TRUTH, Execution
 from codezero.types import Metrics, Problem, Verdict
 
@@ -88,24 +88,15 @@ def print_answers(result: AskResult) -> None:
         table.add_column(ratio=1)
     table.add_row(*map(_column, result.attempts))
     console.print(table)
-    contradictions = [each.judged.contradictions() for each in result.attempts]
-    for kinds in contradictions[1:]:
-        contradictions[0].update(kinds)
-    for line in mistakes(contradictions[0]):
-        console.print(Text(line, LOUD))
+    lines = loud_mistakes(each.judged for each in result.attempts)
     if not all(each.judged.same_family for each in result.attempts):
-        console.print(Text("not a kind of problem that the judge was measured on: do not rely on it here", "yellow"))
+        lines.append(Text("not a kind of problem that the judge was measured on: do not rely on it here", "yellow"))
     if not problem.tests:
-        console.print(Text('nothing was executed: --tests "assert f(1) == 2" says what is right', "dim"))
-    if result.number is not None:
-        console.print(
-            Text(
-                f"held-out problem {result.number}, never learned from; --problem {result.number} asks it again", "dim"
-            )
-        )
-    console.print(Text(skill_line(result.known), "dim"))
-    for note in result.notes:
-        console.print(Text(note, "yellow"))
+        lines.append(Text('nothing was executed: --tests "assert f(1) == 2" says what is right', "dim"))
+    if (number := result.number) is not None:
+        lines.append(Text(f"held-out problem {number}, never learned from; --problem {number} asks it again", "dim"))
+    lines.append(Text(skill_line(result.known), "dim"))
+    console.print(*lines, *(Text(note, "yellow") for note in result.notes), sep="\n")
 
 
 def _column(attempts: PolicyAttempts) -> RenderableType:
