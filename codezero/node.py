@@ -123,11 +123,7 @@ class InStep:
     """Attempts are sampled and judged while nobody learns, with the newest policy. See `protocols.Harvest`."""
 
     def __init__(
-        self,
-        problems: ProblemStream,
-        solver: Solver,
-        evaluator: Evaluator,
-        servers: Callable[[], Metrics],
+        self, problems: ProblemStream, solver: Solver, evaluator: Evaluator, servers: Callable[[], Metrics]
     ) -> None:
         """servers: metrics of those that decode."""
         self.problems, self.solver, self.evaluator, self._servers = problems, solver, evaluator, servers

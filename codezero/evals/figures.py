@@ -3,12 +3,14 @@
 Legend for shapes: P problems.
 """
 
+import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from codezero.stats import Interval
@@ -84,29 +86,38 @@ class Figure:
     """With enough decided attempts for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Choices(msgspec.Struct, frozen=True, kw_only=True):
+    """What the attempts follow from."""
+
     set: str
+    tasks: str
+    """Digest of what the set is read from."""
+    model: str
+    """Digest of the policy."""
+    samples: int
+    max_new_tokens: int
+    temperature: float
+    seed: int
+
+    @property
+    def file_name(self) -> str:
+        """The same for the same choices only."""
+        return f"{self.set}-{hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16]}.db"
+
+
+class Result(Choices, frozen=True, kw_only=True):
     policy: str
     label: str
     by: str
     """Who graded the attempts."""
-    model: str
-    """Digest of the policy."""
-    tasks: str
-    """Digest of what the set was read from."""
     problems: int
-    samples: int
-    temperature: float
-    max_new_tokens: int
-    seed: int
     figures: list[Figure]
     undecided_share: float
     """Of the attempts: those that could not be told, which no figure counts."""
     truncated_share: float
     """Of the attempts: those that reached max_new_tokens."""
     without_code_share: float
-    undecided: dict[str, int] = field(default_factory=dict[str, int])
+    undecided: dict[str, int] = {}
     """The most frequent reasons why, and how often."""
     kept_in: str = ""
 

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.errors import ConfigError, translated
-from codezero.evals.figures import TaskOutcome
+from codezero.evals.figures import Choices, TaskOutcome
 from codezero.evals.grading import Grader
 from codezero.evals.task import EvalTask
 from codezero.protocols import GroupSampler
@@ -37,25 +37,6 @@ SETUP = (
 )
 BATCH = 8
 """Tasks sampled together. Which batch a task is in decides its noise, so this is part of what an eval is."""
-
-
-class Choices(msgspec.Struct, frozen=True, kw_only=True):
-    """What the attempts follow from."""
-
-    set: str
-    tasks: str
-    """Digest of what the set is read from."""
-    model: str
-    """Digest of the policy."""
-    samples: int
-    max_new_tokens: int
-    temperature: float
-    seed: int
-
-    @property
-    def file_name(self) -> str:
-        """The same for the same choices only."""
-        return f"{self.set}-{hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16]}.db"
 
 
 class SampledBatch(msgspec.Struct, frozen=True):

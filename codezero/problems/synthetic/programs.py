@@ -87,8 +87,8 @@ def expression(spec: Spec, style: Random | None = None) -> str:
     kind = KINDS[spec.kind]
     atoms = [slot.family[op.name] for slot, op in zip(kind.slots, spec.ops, strict=True)]
 
-    def choose(said: Atom | ProgramKind) -> str:
-        return said.code if style is None else style.choice((said.code, *said.others))
+    def choose(part: Atom | ProgramKind) -> str:
+        return part.code if style is None else style.choice((part.code, *part.others))
 
     codes = [choose(atom) for atom in atoms]
     parts = [code.format(v=kind.variable, k=op.constant) for code, op in zip(codes, spec.ops, strict=True)]

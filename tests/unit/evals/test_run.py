@@ -16,9 +16,9 @@ from builders import evals as small
 
 from codezero.code.answer import read_answer
 from codezero.errors import ConfigError
-from codezero.evals.figures import TaskOutcome, compare, figures_of, paired_bootstrap
+from codezero.evals.figures import Choices, TaskOutcome, compare, figures_of, paired_bootstrap
 from codezero.evals.grading import Grade, JudgeGrader, SandboxGrader
-from codezero.evals.run import Choices, EvalRun, EvalTotals, EvaluationLog, GradedBatch, SampledBatch, batch_seed
+from codezero.evals.run import EvalRun, EvalTotals, EvaluationLog, GradedBatch, SampledBatch, batch_seed
 from codezero.evals.task import EvalTask
 from codezero.sandbox.base import ALL_HOLD, Execution, Job, Sandbox, failed, unknown
 from codezero.types import Completion, RolloutGroup, ScoredGroup, Status, Verdict
