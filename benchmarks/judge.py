@@ -8,7 +8,8 @@ itself and is cut at its limit, as it is with a model that explains.
 
 Worth: the embedded judge on the embedded solver's attempts at held-out problems, against execution. The judge's
 probability alone stands beside the composite reward, over the same attempts; those that the sandbox could not decide
-are left out and counted.
+are left out and counted. `embedded`: what its verdicts cost, with the solutions that it writes itself and the guarded
+children that compare, beside dry runs by the same model.
 
 Prints one JSON object. Usage: python benchmarks/judge.py --json [--layers 4] [--tokens 256] [--solutions 8]
 """
@@ -20,13 +21,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
+import psutil
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from judge_cost import Report, costs, say
+from judge_cost import DRY_RUN, Report, costs, cpu_seconds, say
 
 from codezero.code.answer import read_answer
 from codezero.code.worker import StaticGuard
@@ -63,8 +66,8 @@ class Judged:
     """None when the verdict is not a statement about correctness (quarantined)."""
 
 
-def attempts(options: argparse.Namespace) -> tuple[list[Judged], int]:
-    """Everything that execution decided, and how many attempts it did not."""
+def attempts(options: argparse.Namespace) -> tuple[list[Judged], int, Report]:
+    """Everything that execution decided, how many attempts it did not, and what verdicts cost."""
     config = compose([f"evaluator.questions=[{LIKELIHOOD}]"])
     problems = held_out(options.problems, options.seed)
     with contextlib.ExitStack() as stack:
@@ -77,9 +80,34 @@ def attempts(options: argparse.Namespace) -> tuple[list[Judged], int]:
         say("executing")
         outcomes = executed(sandbox, groups)
         say("judging")
+        evaluator.calibrate()
+        began = cpu_seconds_with_children()
         scored = evaluator.score(groups)
+        verdict_seconds = (cpu_seconds_with_children() - began) / (len(problems) * options.samples)
+        dry = [dry_run(loaded, group, options.tokens) for group in groups[: options.dry_runs]]
         alone = judged_alone(guard, LikelihoodJudge(loaded, questions=[LIKELIHOOD]), evaluator.calibrate(), groups)
-    return combined(outcomes, alone, scored)
+    cost = {"verdict_seconds": verdict_seconds, "dry_run_seconds": fmean(dry)}
+    return *combined(outcomes, alone, scored), cost | {"ratio_dry_run_over_verdict": fmean(dry) / verdict_seconds}
+
+
+def cpu_seconds_with_children() -> float:
+    me = psutil.Process()
+    return sum(sum(each.cpu_times()[:2]) for each in (me, *me.children(recursive=True)))
+
+
+def dry_run(judge: LoadedModel, group: RolloutGroup, tokens: int) -> float:
+    """CPU-seconds of one, about the first attempt of the group. The embedded judge does not explain, and stops before
+    `tokens`: each costs what one of those that it writes costs."""
+    prompt = DRY_RUN.format(question=group.problem.question, code=group.completions[0].text)
+    written = list[int]()
+
+    def write() -> None:
+        ((done,),) = Sampler(judge).sample(
+            [prompt], group_size=1, max_new_tokens=tokens, temperature=1.0, generator_seed=0
+        )
+        written.append(len(done.token_ids))
+
+    return cpu_seconds(write) / written[0] * tokens
 
 
 def sampled(solver: LoadedModel, problems: Sequence[Problem], options: argparse.Namespace) -> list[RolloutGroup]:
@@ -142,13 +170,14 @@ def combined(
 
 def worth(options: argparse.Namespace) -> Report:
     """How well judge and composite tell passed from failed attempts, and whether a probability is what it says."""
-    made, undecided = attempts(options)
+    made, undecided, embedded = attempts(options)
     truth = [one.passed for one in made]
     stated = [(one.correctness, one.passed) for one in made if one.correctness is not None]
     said = np.array([p for p, _ in stated])
     right = np.array([float(passed) for _, passed in stated])
     bins = np.minimum((said * BINS).astype(int), BINS - 1)
     return {
+        "embedded": embedded,
         "auroc_judge": auroc([one.alone for one in made], truth),
         "auroc_judge_interval": auroc_interval([one.alone for one in made], truth)[1:],
         "auroc_composite": auroc([one.reward for one in made], truth),

@@ -7,8 +7,9 @@ whose tests are claims: the second command draws three quarters of the problems 
 
 Prints JSON. Of each run: how far executed average@8 ever fell below its best, the widest gap between judged and
 executed success, the judge's AUROC and calibration error on the exam's attempts, the shares of the verdicts that
-execution gave and that nobody could, pass@8 at start and end, and when the run itself raised the alarm. Of each arm:
-the worst of the first two, and by how many points of average@8 it rose, with the mean and 95 % interval over seeds.
+execution gave and that nobody could, pass@8 and different solutions of a solved problem at start and end, and when the
+run itself raised the alarm. Of each arm: the worst of the first two, and by how many points of average@8 it rose, with
+the mean and 95 % interval over seeds.
 `--picture` draws both curves.
 `--into` keeps the runs, and the same command goes on with those that were cut off.
 
@@ -118,6 +119,7 @@ def summary(arm: str, seed: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "best": round(100 * best, 1),
         "end": round(100 * curve[-1][1], 1),
         "pass_at_8": [round(100 * row["eval/pass_at_8"], 1) for row in (exams[0], exams[-1])],
+        "distinct_solutions": [round(row["eval/distinct_solutions"], 2) for row in (exams[0], exams[-1])],
         "most_below_best_points": round(100 * max(drops), 2),
         "widest_gap": round(max(believed - truth for _, truth, believed in curve), 4),
         "judge_auroc": [round(row["judge/auroc"], 3) for row in (exams[0], exams[-1])],

@@ -92,6 +92,7 @@ class HeldOutExam:
         return (
             executed_metrics(executed.passed, self.tasks, self.settings, self.grader.label)
             | {"eval/set": self.name, "eval/iteration": begun[0], "eval/versions": len(drew)}
+            | {"eval/distinct_solutions": distinct_solutions(executed)}
             | executed.control
             | (self._judged(self.evaluator, executed) if self.evaluator else {})
             | {"eval/seconds": time.monotonic() - begun[1]}
@@ -162,6 +163,13 @@ def executed_metrics(
         f"eval/level_{level}": mean(fmean(row) for task, row in by_task if row and task.level == level)
         for level in LEVELS
     }
+
+
+def distinct_solutions(executed: Executed) -> float | None:
+    """Different texts among the attempts at a problem that passed, the mean over the problems that were solved."""
+    rows = zip(executed.attempts, executed.passed, strict=True)
+    solutions = [{each.text for each, truth in zip(*row, strict=True) if truth} for row in rows]
+    return mean(len(texts) for texts in solutions if texts)
 
 
 def judge_metrics(compared: Sequence[tuple[float, bool]]) -> Metrics:

@@ -69,6 +69,7 @@ def test_nodes_whose_bootstraps_are_all_dead_start_and_meet_when_one_comes(hosts
 @pytest.mark.slow
 def test_a_partition_heals(hosts: Hosts) -> None:
     alice, bob, carol = (hosts.nodes[host] for host in (1, 2, 3))
+    reaches(bob, carol, alice)  # who has never met cannot know of each other
     hosts.net.parts = [{1}, {2, 3}]
     try:
         reaches(bob, carol)
@@ -117,6 +118,7 @@ def test_the_swarm_outlives_its_bootstrap_which_comes_back_as_itself(hosts: Host
 def test_a_partition_of_two_minutes_heals_within_two_rounds(hosts: Hosts) -> None:
     """A plain DHT stays split for ever after one that long. A round is taken to last 30 s."""
     alice, bob, carol = (hosts.nodes[host] for host in (1, 2, 3))
+    reaches(alice, carol, bob)
     hosts.net.parts = [{1, 3}, {2}]
     try:
         end = time.monotonic() + 126

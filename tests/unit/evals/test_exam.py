@@ -119,6 +119,12 @@ def test_figures_come_from_execution(sandbox: MontySandbox) -> None:
     assert (measured["eval/source"], measured["eval/problems"], measured["eval/unknown_share"]) == ("executed", 3, 0.0)
 
 
+def test_solutions_are_counted_once_for_each_spelling(sandbox: MontySandbox) -> None:
+    other = RIGHT.replace("\n", "\n\n", 1)
+    measured = sit(exam(sandbox, [[RIGHT, RIGHT, other, WRONG], [RIGHT, RIGHT, WRONG, WRONG], [WRONG] * 4]))
+    assert measured["eval/distinct_solutions"] == pytest.approx(1.5)
+
+
 def test_the_default_has_the_promised_names(sandbox: MontySandbox) -> None:
     measured = sit(exam(sandbox, [[RIGHT, *[WRONG] * 7]]))
     assert measured["eval/average_at_8"] == pytest.approx(1 / 8)
