@@ -85,7 +85,7 @@ def build_page(config: NodeConfig, run: Path | None, login: Login) -> "web.Appli
         )
     )
     app = build_app(login, {Access.READABLE: data.data, Access.PROBE: data.probes})
-    data.end_with(app)
+    app.on_shutdown.append(data.streams.close)
     return app
 
 

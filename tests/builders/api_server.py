@@ -126,7 +126,7 @@ def served(
         api = DataApi(reader, streams=Streams(pause=pause, silence=silence))
         app = web.Application(middlewares=[answer_refusals])
         app.add_routes([*api.data, *api.probes])
-        api.end_with(app)
+        app.on_shutdown.append(api.streams.close)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=5.0)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
