@@ -162,8 +162,8 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 BUDGETS = {
     "files": 308,
-    "lines": 47_509,
-    "lines of code": 33_107,
+    "lines": 47_489,
+    "lines of code": 33_086,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,
