@@ -45,15 +45,7 @@ class Node(Iterating):
         scored = [group.first for group in taken]
         laps.end("attempts")
 
-        peer_groups: list[RolloutGroup] = []
-        with self.tolerate(SwarmError, "training on local rollouts only"):
-            self.swarm.publish(scored, round_number)
-            gathered = self.swarm.gather(round_number)
-            peer_groups = [group for group in gathered if self.problems.admits(group.problem)]
-        scored_peers: list[ScoredGroup] = []
-        with self.tolerate((EvaluatorError, SandboxError), "nothing could be judged: peers' groups dropped"):
-            scored_peers = self.evaluator.score(peer_groups)
-
+        scored_peers = self.exchange(scored, round_number)
         judged = [*scored, *scored_peers]
         laps.end("exchange")
         with self.tolerate((EvaluatorError, SandboxError), "the judge was not looked at this iteration"):
@@ -96,6 +88,16 @@ class Node(Iterating):
         row |= self.problems.metrics() | self.shared_metrics() | bets
         return row, judged
 
+    def exchange(self, scored: Sequence[ScoredGroup], round_number: int) -> list[ScoredGroup]:
+        """Publish own groups; peers' groups that may be learned from, as the own judge scores them."""
+        gathered: list[RolloutGroup] = []
+        with self.tolerate(SwarmError, "training on local rollouts only"):
+            self.swarm.publish(scored, round_number)
+            gathered = self.swarm.gather(round_number)
+        with self.tolerate((EvaluatorError, SandboxError), "nothing could be judged: peers' groups dropped"):
+            return self.evaluator.score([group for group in gathered if self.problems.admits(group.problem)])
+        return []
+
     def measure(self, iteration: int, reason: str) -> Metrics:
         """Figures of the exam that has ended. One begins when it is due; training waits for the first and the last."""
         figures, last, failures = Metrics(), reason in LIMITS, (EvaluatorError, SandboxError, RolloutError)
@@ -121,11 +123,7 @@ class InStep:
     """Attempts are sampled and judged while nobody learns, with the newest policy. See `protocols.Harvest`."""
 
     def __init__(
-        self,
-        problems: ProblemStream,
-        solver: Solver,
-        evaluator: Evaluator,
-        servers: Callable[[], Metrics],
+        self, problems: ProblemStream, solver: Solver, evaluator: Evaluator, servers: Callable[[], Metrics]
     ) -> None:
         """servers: metrics of those that decode."""
         self.problems, self.solver, self.evaluator, self._servers = problems, solver, evaluator, servers

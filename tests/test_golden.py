@@ -16,7 +16,7 @@ import pytest
 from builders.monitor import read_metrics
 
 from codezero.cli import main
-from codezero.inspection.run_files import RunFiles
+from codezero.inspection.status import RunFiles
 from codezero.monitor.metrics_file import FILE_NAME
 
 GOLDEN = Path(__file__).parent / "golden"

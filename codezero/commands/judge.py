@@ -91,10 +91,8 @@ def serve(options: argparse.Namespace) -> int:
         parts = build_parts(config, identity, not options.no_receipts, say, stack)
         app = JudgeService(parts, token=token, is_open=options.open).app()
         port = stack.enter_context(serving(app, f"{host}:{options.port}", "--host", token, TOKEN))
-        where = f"http://{host}:{port}"
-        answer(
-            options, {"url": where, "peer_id": identity.peer_id}, f"codezero: judging at {where}, as {identity.peer_id}"
-        )
+        where, peer = f"http://{host}:{port}", identity.peer_id
+        answer(options, {"url": where, "peer_id": peer}, f"codezero: judging at {where}, as {peer}")
         with stop.on_signals():
             while not stop.wait(1.0):
                 pass

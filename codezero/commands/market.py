@@ -79,7 +79,7 @@ def peers(options: argparse.Namespace) -> int:
 
 
 def verify(options: argparse.Namespace) -> int:
-    from codezero.inspection.market_verify import verify_game
+    from codezero.inspection.market_view import verify_game
 
     check = verify_game(_run(options)[0], options.game)
     if check is None:

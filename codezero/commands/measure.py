@@ -119,7 +119,8 @@ def ask_solver(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """Become `python FILE`."""
-    import tomllib  # --help does without
+    import ast  # --help does without both
+    import tomllib
 
     from codezero.settings import beside_package
 
@@ -130,9 +131,10 @@ def bench(options: argparse.Namespace) -> int:
         minutes: dict[str, float] = tomllib.load(file)["minutes"]
     benchmarks = {name: folder / f"{name}.py" for name in sorted(minutes)}
     if options.name == "list":
+        about = {name: ast.get_docstring(ast.parse(path.read_text())) or "" for name, path in benchmarks.items()}
         found = [
-            {"name": name, "minutes": minutes[name] or None, "measures": first_line(path)}
-            for name, path in benchmarks.items()
+            {"name": name, "minutes": minutes[name] or None, "measures": text.partition("\n")[0]}
+            for name, text in about.items()
         ]
         options.json = options.rest == ["--json"]
         if options.rest and not options.json:
@@ -143,13 +145,6 @@ def bench(options: argparse.Namespace) -> int:
     if options.name not in benchmarks:
         raise ConfigError(f"there is no benchmark {options.name}; choose one of: {', '.join(benchmarks)}")
     os.execv(sys.executable, [sys.executable, str(benchmarks[options.name]), *options.rest])
-
-
-def first_line(path: Path) -> str:
-    """Of a module's docstring."""
-    import ast
-
-    return (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0]
 
 
 def nano_build(options: argparse.Namespace) -> int:

@@ -87,9 +87,9 @@ def run(options: argparse.Namespace) -> int:
         folder.release()
         return run_supervised(config, folder.path, options.overrides)
     from codezero.monitor.summaries import RunState
-    from codezero.monitor.terminal import start_view
+    from codezero.monitor.terminal import StartView, choose_view
 
-    with contextlib.closing(start_view(config.monitor.view)) as start:
+    with contextlib.closing(choose_view(config.monitor.view, StartView)) as start:
         start.busy(RunState(busy="loading the libraries"))
         from codezero.wiring.node import run_node  # torch, hivemind and TRL load only now
 

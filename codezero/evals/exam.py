@@ -8,14 +8,15 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
 from codezero.code.answer import read_answer
 from codezero.config import EvalsConfig, SolverConfig
 from codezero.errors import ProblemError
+from codezero.evals.figures import bootstrap_interval, pass_at_k
 from codezero.evals.grading import Grader, judged_group
-from codezero.evals.pass_at_k import average_at_k, bootstrap_interval, pass_at_k
 from codezero.evals.task import EvalTask
 from codezero.protocols import Evaluator, GroupSampler
 from codezero.stats import auroc, ece
@@ -140,7 +141,7 @@ def executed_metrics(
     """
     decided = [[truth for truth in truths if truth is not None] for truths in passed]
     known = [truths for truths in decided if truths]
-    averages = [average_at_k(truths) for truths in known]
+    averages = [fmean(truths) for truths in known]
     # Undecided attempts shrink n: the problem then stands for pass@(what is left).
     passes = [pass_at_k(len(truths), sum(truths), len(truths)) for truths in known]
     average_low, average_high = bootstrap_interval(averages, seed=settings.seed) if averages else (None, None)
@@ -159,7 +160,7 @@ def executed_metrics(
     }
     by_task = list(zip(tasks, decided, strict=True))
     return measured | {
-        f"eval/level_{level}": mean(average_at_k(row) for task, row in by_task if row and task.level == level)
+        f"eval/level_{level}": mean(fmean(row) for task, row in by_task if row and task.level == level)
         for level in LEVELS
     }
 

@@ -1,9 +1,64 @@
-"""The figures of an eval and of a comparison of two: each with its interval, its label, and what it is a share of."""
+"""The figures of an eval and of a comparison of two: each with its interval, its label, and what it is a share of.
 
+Legend for shapes: P problems.
+"""
+
+import hashlib
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
 
-from codezero.evals.pass_at_k import average_at_k, bootstrap_interval, paired_bootstrap, pass_at_k
+import msgspec
+import numpy as np
+
+from codezero.stats import Interval
+
+RESAMPLES = 2_000
+DRAWS_AT_ONCE = 1_000_000
+"""Bounds the memory of a bootstrap (8 bytes a draw)."""
+
+
+def pass_at_k(samples: int, correct: int, k: int) -> float:
+    """Unbiased chance that at least one of k attempts passes, from `correct` of `samples` attempts at a problem.
+
+    1 - C(n - c, k) / C(n, k): Chen et al. 2021, "Evaluating Large Language Models Trained on Code", eq. 1.
+    """
+    if samples - correct < k:
+        return 1.0
+    return 1.0 - math.prod(1.0 - k / i for i in range(samples - correct + 1, samples + 1))
+
+
+def bootstrap_interval(values_P: Sequence[float], *, seed: int) -> Interval:
+    """Percentile bootstrap of the mean over problems, not attempts, of which there is one at least."""
+    return _bootstrap(np.asarray(values_P, dtype=np.float64), seed)[1]
+
+
+def paired_bootstrap(a_P: Sequence[float], b_P: Sequence[float], *, seed: int) -> tuple[Interval, float]:
+    """The interval of the mean of b - a, and p: how often a difference as large would come about if there were none.
+
+    Problems are drawn with both policies' figures, so what makes a problem hard for both falls out. p is two-sided: the
+    same draws moved to mean 0, with one added to either count, so that it is never 0 (Efron and Tibshirani 1993, "An
+    Introduction to the Bootstrap", chapter 16).
+    """
+    gains = np.asarray(b_P, dtype=np.float64) - np.asarray(a_P, dtype=np.float64)
+    means, interval = _bootstrap(gains, seed)
+    mean = gains.mean()
+    # A rounding error must not make a difference out of none.
+    as_large = int(np.count_nonzero(np.abs(means - mean) >= abs(mean) - 1e-12))
+    return interval, (1 + as_large) / (1 + RESAMPLES)
+
+
+def _bootstrap(values: Any, seed: int) -> tuple[Any, Interval]:
+    """The mean of each resample, drawn in pieces of bounded memory, and the 95 % interval of the mean."""
+    draw = np.random.default_rng(seed)
+    step = max(1, DRAWS_AT_ONCE // len(values))
+    sizes = [min(step, RESAMPLES - done) for done in range(0, RESAMPLES, step)]
+    means = np.concatenate([values[draw.integers(0, len(values), (size, len(values)))].mean(axis=1) for size in sizes])
+    low, high = np.percentile(means, [2.5, 97.5])
+    mean = float(values.mean())
+    return means, Interval(min(float(low), mean), max(float(high), mean))  # rounding may push a constant past its mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,29 +86,38 @@ class Figure:
     """With enough decided attempts for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Choices(msgspec.Struct, frozen=True, kw_only=True):
+    """What the attempts follow from."""
+
     set: str
+    tasks: str
+    """Digest of what the set is read from."""
+    model: str
+    """Digest of the policy."""
+    samples: int
+    max_new_tokens: int
+    temperature: float
+    seed: int
+
+    @property
+    def file_name(self) -> str:
+        """The same for the same choices only."""
+        return f"{self.set}-{hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16]}.db"
+
+
+class Result(Choices, frozen=True, kw_only=True):
     policy: str
     label: str
     by: str
     """Who graded the attempts."""
-    model: str
-    """Digest of the policy."""
-    tasks: str
-    """Digest of what the set was read from."""
     problems: int
-    samples: int
-    temperature: float
-    max_new_tokens: int
-    seed: int
     figures: list[Figure]
     undecided_share: float
     """Of the attempts: those that could not be told, which no figure counts."""
     truncated_share: float
     """Of the attempts: those that reached max_new_tokens."""
     without_code_share: float
-    undecided: dict[str, int] = field(default_factory=dict[str, int])
+    undecided: dict[str, int] = {}
     """The most frequent reasons why, and how often."""
     kept_in: str = ""
 
@@ -83,7 +147,7 @@ def figures_of(
     An undecided attempt is no attempt: average@samples is over those that are left, pass@k needs k of them.
     """
     decided = [outcome.decided for outcome in outcomes]
-    averages = [average_at_k(passed) for passed in decided if passed]
+    averages = [fmean(passed) for passed in decided if passed]
     values = {f"average@{samples}": averages}
     for k in ks:
         values[f"pass@{k}"] = [pass_at_k(len(passed), sum(passed), k) for passed in decided if len(passed) >= k]
@@ -102,7 +166,7 @@ def compare(
     pairs = [(outcome.decided, there[outcome.task]) for outcome in a if outcome.decided and outcome.task in there]
     if not pairs:
         return None
-    of_a, of_b = ([average_at_k(pair[side]) for pair in pairs] for side in (0, 1))
+    of_a, of_b = ([fmean(pair[side]) for pair in pairs] for side in (0, 1))
     a_mean, b_mean = sum(of_a) / len(pairs), sum(of_b) / len(pairs)
     interval, p = paired_bootstrap(of_a, of_b, seed=seed)
     name = f"average@{samples}"

@@ -14,7 +14,7 @@ from codezero.code.parsing import fence
 from codezero.evals.task import EvalTask, jobs, program
 from codezero.protocols import Evaluator
 from codezero.sandbox.base import ALL_HOLD, TRUTH, Execution, Outcome, Sandbox, failed, unknown
-from codezero.types import BELIEF, Completion, Problem, RolloutGroup, Source, Status, Verdict, problem_id
+from codezero.types import BELIEF, Completion, Problem, RolloutGroup, Source, problem_id
 
 EXECUTED, JUDGED, SCORED = "executed", "judged", "scored"
 ATTEMPT_SECONDS = 120.0
@@ -106,17 +106,15 @@ class JudgeGrader:
         ]
         groups = [judged_group(task, tried, codes) for task, tried, codes in zip(tasks, attempts, read, strict=True)]
         return [
-            [_grade(verdict, code) for verdict, code in zip(scored.verdicts, codes, strict=True)]
+            [
+                Grade(each.correctness >= BELIEF if each.trainable else None, ", ".join(each.reasons[:1]), code is None)
+                for each, code in zip(scored.verdicts, codes, strict=True)
+            ]
             for scored, codes in zip(self._evaluator.score(groups), read, strict=True)
         ]
 
 
 Grader = SandboxGrader | JudgeGrader | ScoreGrader
-
-
-def _grade(verdict: Verdict, code: str | None) -> Grade:
-    decided = verdict.status in (Status.JUDGED, Status.CERTAIN_FAILURE)
-    return Grade(verdict.correctness >= BELIEF if decided else None, ", ".join(verdict.reasons[:1]), code is None)
 
 
 def problem_of(task: EvalTask) -> Problem:

@@ -1,24 +1,185 @@
-"""A run's status and its network's, from files alone. What could not be read is unknown, never zero."""
+"""A run and its network, read from files alone, for `codezero status` and the page.
 
+What could not be read is unknown, never zero.
+"""
+
+import contextlib
+import sqlite3
 import time
+from itertools import islice
 from pathlib import Path
 
-from codezero.chain.outbox_db import OutboxStatus
-from codezero.errors import ConfigError
-from codezero.inspection.run_files import RunFiles
-from codezero.monitor.health import health
+import msgspec
+
+from codezero.chain.outbox_db import OutboxStatus, connect
+from codezero.chain.outbox_db import read_status as read_outbox
+from codezero.errors import ChainError, ConfigError, SwarmError, UnreadableError, translated
+from codezero.monitor.health import health, limit_seconds
+from codezero.monitor.metrics_file import FILE_NAME, MAX_WHOLE, NODE_FILE, number, whole
 from codezero.monitor.reader import find_runs
 from codezero.monitor.rollouts_db import measured_levels
-from codezero.monitor.run_state import SILENT
-from codezero.monitor.run_types import RunCore
-from codezero.monitor.summaries import level_lines, proposal_lines
+from codezero.monitor.run_state import CURVES, SILENT, Fold, History
+from codezero.monitor.run_types import (
+    MAX_PEERS,
+    JudgeBelief,
+    LevelSkill,
+    NetworkView,
+    OutboxView,
+    Peer,
+    Round,
+    RunCore,
+    RunView,
+)
+from codezero.monitor.summaries import level_lines, proposal_lines, rehearsal
+from codezero.monitor.text import readable_name
 from codezero.solver.hub_push import HubState, read_state
 from codezero.swarm.network_status import FILE, FOLDER, NetworkStatus
 from codezero.swarm.network_status import read_status as read_network
 from codezero.system.files import full
+from codezero.system.pidfile import read_process, supervisor_words
 
 MAX_BYTES = 1 << 20
-"""Read of the metrics: the beginning and the newest rows."""
+"""Of the metrics, for the status: their beginning and the newest rows."""
+UNKNOWN = "unknown"
+MAX_WHOLE_BYTES = 256 << 20
+"""Of the metrics, that are read at first for the page; some 2 s."""
+MAX_TEXT = 512
+"""Characters of a text that comes from the chain."""
+MAX_LIST = 32
+"""Addresses, reasons and kinds of errors."""
+
+
+class RunFiles:
+    """The files of one run, followed as they grow. For one thread at a time.
+
+    budget: bytes of the metrics that the first read covers, from their beginning and their end.
+    """
+
+    def __init__(self, folder: Path, *, budget: int = MAX_WHOLE_BYTES) -> None:
+        self.folder = folder
+        self.fold = Fold()
+        """Of the metrics; these and what follows are as the newest `view` read them."""
+        self.network: NetworkStatus | None = None
+        self.outbox: OutboxStatus | None = None
+        self._history = History(folder, budget=budget)
+
+    def view(self, key: str) -> RunView:
+        """As the page shows it. key: the run's name in the API. Raises UnreadableError."""
+        with translated(UnreadableError, f"{self.folder / FILE_NAME} cannot be read", OSError):
+            fold = self.fold = self._history.read()
+        self.network = None
+        with contextlib.suppress(SwarmError):
+            self.network = read_network(self.folder / FOLDER)
+        # There is an outbox for each contract; that which was written last counts.
+        outbox = max(self.folder.glob("outbox-*.db"), key=lambda path: path.stat().st_mtime, default=None)
+        self.outbox = outbox and _outbox(outbox)
+        node, last = read_process(self.folder / NODE_FILE), fold.last
+        updated = number(last, "time")
+        begun = bool(last) and (updated or 0.0) >= (node.began or 0.0)  # the newest row is of this process
+        stand_ins = str(last.get("problems/stand_ins") or "") if begun else node.stand_ins
+        return RunView(
+            run=key,
+            name=readable_name(node.peer_id) if node.peer_id else UNKNOWN,
+            peer_id=node.peer_id,
+            account=_account(outbox) if outbox else "",
+            running=node.alive,
+            stopped=node.stopped or "",
+            supervisor=supervisor_words(self.folder, node),
+            began=node.began,
+            updated=updated,
+            iteration=whole(last, "iteration"),
+            round=whole(last, "round"),
+            level=whole(last, "difficulty/level"),
+            reward=fold.newest("reward/mean"),
+            seconds_per_iteration=fold.step_seconds,
+            limit_seconds=limit_seconds(not begun, fold.step_seconds, fold.newest("eval/seconds")),
+            tokens_per_second=fold.newest("tokens/sampled_per_second"),
+            stand_ins=rehearsal(stand_ins, node.facts),
+            facts=node.facts,
+            series={name: fold.series[name].points for name in CURVES if fold.series[name].newest is not None},
+            latest={name: value for name in CURVES if (value := fold.series[name].newest) is not None},
+            exams=[*fold.exams],
+            difficulty=_skills(fold),
+            judge=_judge(fold),
+            peers=_peers(self.network, fold) if self.network else [],
+            network=self.network and _network_view(self.network),
+            rounds=[
+                Round(number=number, began=played.began, iterations=played.iterations, reward=played.rewards.mean)
+                for number, played in reversed(fold.rounds.items())
+            ],
+            outbox=self.outbox and _outbox_view(self.outbox),
+            tolerated={kind: min(times, MAX_WHOLE) for kind, times in islice(fold.survived.items(), MAX_LIST)},
+        )
+
+
+def _outbox(path: Path) -> OutboxStatus:
+    """One that cannot be read is a problem and not an absence."""
+    try:
+        return read_outbox(path)
+    except ChainError as error:
+        return OutboxStatus(0, 0, 0, 0, {}, None, str(error))
+
+
+def _account(path: Path) -> str:
+    """Whom the points are for; empty while that cannot be read."""
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(connect(path, read_only=True)) as connection:
+        row = connection.execute("SELECT value FROM owner WHERE key='account'").fetchone()
+        return str(row[0]) if row else ""
+    return ""
+
+
+def _skills(fold: Fold) -> list[LevelSkill]:
+    """Empty where the run does not say."""
+    skills: list[LevelSkill] = []
+    for level in range(1, 6):
+        key = f"difficulty/success_{level}"
+        values = [number(fold.last, name) for name in (key, f"{key}_low", f"{key}_high", f"difficulty/weight_{level}")]
+        mean, low, high, weight = values
+        if mean is not None and low is not None and high is not None and weight is not None:
+            skills.append(LevelSkill(level=level, mean=mean, low=low, high=high, weight=weight))
+    return skills
+
+
+def _judge(fold: Fold) -> JudgeBelief:
+    shares = "auroc auroc_low false_positive_share false_positive_low false_positive_high false_negative_share"
+    return JudgeBelief(
+        weight=fold.newest("judge/weight"),
+        canaries=whole(fold.last, "judge/canaries"),
+        alarm=fold.trouble,
+        **{name: fold.newest(f"judge/canary_{name}") for name in shares.split()},
+    )
+
+
+def _peers(network: NetworkStatus, fold: Fold) -> list[Peer]:
+    """Those that the network knows, the last heard first."""
+    peers: list[Peer] = []
+    for line in network.peers[:MAX_PEERS]:
+        judged, used = fold.shares.get(line.peer, (0, 0))
+        peers.append(
+            Peer(
+                peer_id=line.peer,
+                name=readable_name(line.peer),
+                last_seen=network.time - line.heard_seconds_ago,
+                groups=line.groups,
+                judged=judged,
+                share_used=used / judged if judged else None,
+                penalty=line.penalty,
+                state="quarantined" if line.reason or line.state == "quarantined" else "ok",
+                reason=line.reason,
+            )
+        )
+    return peers
+
+
+def _network_view(network: NetworkStatus) -> NetworkView:
+    view = msgspec.convert(network, NetworkView, from_attributes=True)
+    return msgspec.structs.replace(view, addresses=view.addresses[:MAX_LIST])
+
+
+def _outbox_view(outbox: OutboxStatus) -> OutboxView:
+    reasons = {reason[:MAX_TEXT]: times for reason, times in islice(outbox.reasons.items(), MAX_LIST)}
+    view = msgspec.convert(outbox, OutboxView, from_attributes=True)
+    return msgspec.structs.replace(view, reasons=reasons, problem=outbox.problem[:MAX_TEXT])
 
 
 class RunStatus(RunCore, frozen=True, kw_only=True):

@@ -16,8 +16,7 @@ from rich.text import Text
 from codezero.chain.outbox_db import OutboxStatus
 from codezero.config import NodeConfig
 from codezero.errors import ConfigError
-from codezero.inspection.run_files import UNKNOWN, RunFiles
-from codezero.inspection.status import MAX_BYTES, RunStatus, newest_run, read_run
+from codezero.inspection.status import MAX_BYTES, UNKNOWN, RunFiles, RunStatus, newest_run, read_run
 from codezero.monitor.terminal import live_console
 from codezero.monitor.text import clean, count, duration, measured, print_flushed, readable_name
 from codezero.swarm.network_status import NetworkStatus

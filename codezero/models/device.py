@@ -70,7 +70,9 @@ def prove_device(device: torch.device, dtype: torch.dtype) -> None:
         card = _card(device)
         if ran_out_of_memory(error):
             raise ModelError(f"{card} has no memory left; end what else uses it, or set {VARIABLE}=1") from error
-        raise ModelError(complaint(card, _built_for(device), str(error))) from error
+        listed = torch.cuda.get_arch_list() if device.type == "cuda" else []
+        built_for = ", ".join(listed) or f"{device.type}, version {torch.__version__}"
+        raise ModelError(complaint(card, built_for, str(error))) from error
 
 
 def complaint(card: str, built_for: str, reason: str) -> str:
@@ -97,11 +99,6 @@ def _card(device: torch.device) -> str:
         return f"the {device.type} device"
     major, minor = torch.cuda.get_device_capability(device)
     return f"{torch.cuda.get_device_name(device)} (capability {major}.{minor})"
-
-
-def _built_for(device: torch.device) -> str:
-    listed = torch.cuda.get_arch_list() if device.type == "cuda" else []
-    return ", ".join(listed) or f"{device.type}, version {torch.__version__}"
 
 
 def ran_out_of_memory(error: BaseException) -> bool:

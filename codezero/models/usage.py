@@ -28,9 +28,8 @@ class Usage:
                 cpu += times.user + times.system
                 memory += process.memory_info().rss
         now, before = time.monotonic(), self._cpu
-        used = (
-            max(0.0, cpu - before) / max(now - self._at, 1e-3) if before else None
-        )  # a child that ended takes its own
+        spent = max(0.0, cpu - before)  # a child that ended takes its own
+        used = spent / max(now - self._at, 1e-3) if before else None
         self._at, self._cpu = now, cpu
         return {"system/cpu": used, "system/memory_bytes": memory, "system/gpu_bytes": _card_bytes()}
 

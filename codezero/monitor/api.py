@@ -139,11 +139,14 @@ class Streams:
 
 
 class DataApi:
-    """Routes over one reader: `data` for the owner, once there is one, and `probes` for monitoring."""
+    """Routes over one reader: `data` for the owner, once there is one, and `probes` for monitoring.
+
+    `streams` has to be closed when the application of the routes shuts down.
+    """
 
     def __init__(self, reader: RunReader, *, streams: Streams | None = None) -> None:
         self._reader = reader
-        self._streams = streams or Streams()
+        self.streams = streams or Streams()
         self._shared = Shared(0.9)  # a little less than the pause of a stream
         self._boards = Shared(30.0)
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="page")
@@ -162,10 +165,6 @@ class DataApi:
     @property
     def probes(self) -> list[web.RouteDef]:
         return [web.get("/healthz", self._health), web.get("/metrics", self._metrics)]
-
-    def end_with(self, app: web.Application) -> None:
-        """To be called with the application of the routes: when it stops listening, open streams end."""
-        app.on_shutdown.append(self._streams.close)
 
     def _part(self, name: str) -> web.RouteDef:
         return self._get(
@@ -192,7 +191,7 @@ class DataApi:
             return view
 
         await read()
-        return await self._streams.serve(request, read)
+        return await self.streams.serve(request, read)
 
     async def _leaderboard(self, request: web.Request) -> web.StreamResponse:
         run = _asked(request, OfRun).run

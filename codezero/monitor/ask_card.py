@@ -11,7 +11,7 @@ from rich.text import Text
 from codezero.monitor.summaries import code_of
 from codezero.monitor.terminal import framed, show_code
 from codezero.monitor.text import clean, count
-from codezero.monitor.verdict_card import LOUD, STYLES, JudgedProblem, in_words, mistakes, skill_line
+from codezero.monitor.verdict_card import LOUD, STYLES, JudgedProblem, in_words, loud_mistakes, skill_line
 from codezero.sandbox.base import TRUTH, Execution
 from codezero.types import Metrics, Problem, Verdict
 
@@ -91,25 +91,16 @@ def print_answers(result: AskResult) -> None:
         table.add_column(ratio=1)
     table.add_row(*map(_column, result.attempts))
     console.print(table)
-    for line, style in _remarks(result):
-        console.print(Text(line, style))
-
-
-def _remarks(result: AskResult) -> Iterator[tuple[str, str]]:
-    """(text, style) of each line below the attempts."""
-    contradictions, *others = [each.judged.contradictions() for each in result.attempts]
-    for kinds in others:
-        contradictions.update(kinds)
-    yield from ((line, LOUD) for line in mistakes(contradictions))
+    lines = loud_mistakes(each.judged for each in result.attempts)
     if not all(each.judged.same_family for each in result.attempts):
-        yield "not a kind of problem that the judge was measured on: do not rely on it here", "yellow"
-    if not result.problem.tests:
-        yield 'nothing was executed: --tests "assert f(1) == 2" says what is right', "dim"
+        lines.append(Text("not a kind of problem that the judge was measured on: do not rely on it here", "yellow"))
+    if not problem.tests:
+        lines.append(Text('nothing was executed: --tests "assert f(1) == 2" says what is right', "dim"))
     if (number := result.number) is not None:
-        yield f"held-out problem {number}, never learned from; --problem {number} asks it again", "dim"
-    yield skill_line(result.known), "dim"
-    yield from ((note, "yellow") for note in result.notes)
-    yield AGAIN if number is None else ANOTHER, "dim"
+        lines.append(Text(f"held-out problem {number}, never learned from; --problem {number} asks it again", "dim"))
+    lines.append(Text(skill_line(result.known), "dim"))
+    lines += [Text(note, "yellow") for note in result.notes]
+    console.print(*lines, Text(AGAIN if number is None else ANOTHER, "dim"), sep="\n")
 
 
 def _column(attempts: PolicyAttempts) -> RenderableType:

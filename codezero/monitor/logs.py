@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -47,19 +47,13 @@ class Secrets:
         return self._pattern.sub(HIDDEN, text)
 
 
-def known_secrets(
-    environment: Mapping[str, str] = os.environ,
-    *,
-    variables: Iterable[str] = (),
-    files: Iterable[str | Path] = (),
-    addresses: Iterable[str] = (),
-) -> Secrets:
+def known_secrets(variables: Iterable[str] = (), files: Iterable[str] = (), addresses: Iterable[str] = ()) -> Secrets:
     """Of the environment by the names, and what the settings name: variables, files that hold one, providers' URLs.
 
     A file that is not there or cannot be read holds nothing that could be logged.
     """
     named = {name for name in variables if name}
-    values = [value for name, value in environment.items() if NAMES.search(name) or name in named]
+    values = [value for name, value in os.environ.items() if NAMES.search(name) or name in named]
     for file in filter(None, files):
         with contextlib.suppress(OSError), Path(file).open(encoding="utf-8", errors="replace") as stream:
             values.append(stream.read(1 << 16))

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from codezero.monitor.rollouts_db import RolloutStore
 from codezero.monitor.run_state import History
 from codezero.monitor.sinks import BackgroundSink, close_all
 from codezero.monitor.summaries import PlainView, RunState
-from codezero.monitor.terminal import LiveView, live_console, save_picture
+from codezero.monitor.terminal import LiveView, choose_view, save_picture
 from codezero.monitor.text import print_flushed, readable_name
 from codezero.system.pidfile import write_process
 from codezero.types import Metrics, ScoredGroup
@@ -25,16 +24,6 @@ logger = logging.getLogger(__name__)
 
 MAX_FACT = 300
 """Characters of a fact in NODE_FILE."""
-
-
-def choose_view(view: str) -> LiveView | PlainView:
-    """off: lines that go nowhere."""
-    if reconfigure := getattr(sys.stdout, "reconfigure", None):
-        reconfigure(errors="replace")  # a terminal without Unicode costs a question mark, not the run
-    if view == "off":
-        return PlainView(lambda _: None)
-    console = live_console(view)
-    return LiveView(console) if console else PlainView()
 
 
 class RunMonitor:
@@ -66,7 +55,7 @@ class RunMonitor:
         self._reason = ""
         """Why it ended, from the beginning of its end on."""
         self._rollouts = RolloutStore(folder, identity)
-        self._view = start or choose_view("off" if view == "off" else "plain")
+        self._view = start or choose_view("off" if view == "off" else "plain", LiveView)
 
     def started(self, iteration: int) -> None:
         """Drop rows after `iteration` (at 0 all of them: the exam before the first iteration is sat again)."""
@@ -81,7 +70,7 @@ class RunMonitor:
         logger.info("%s begins at iteration %d in %s", readable_name(self.state.identity), iteration, self.folder)
         quiet_libraries()  # by now everything is imported
         self._view.close()
-        self._view = choose_view(self.view_kind)
+        self._view = choose_view(self.view_kind, LiveView)
         self._view.show(self.state)
 
     def add_facts(self, **facts: str) -> None:

@@ -253,14 +253,22 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     attempts: list[ShownVerdict]
 
 
-class BoardLine(msgspec.Struct, frozen=True, kw_only=True):
+class PeerPoints(msgspec.Struct, forbid_unknown_fields=True):
+    """One peer's, counted from the chain's events."""
+
+    owner: str = ""
+    """Account that registered it; empty: nobody has."""
+    points: int = 0
+    rounds: int = 0
+    """In which it submitted a reward."""
+    votes: int = 0
+    """Received."""
+    last_round: int = -1
+
+
+class BoardLine(PeerPoints, kw_only=True):
     peer_id: str
     name: str
-    owner: str
-    points: int
-    rounds: int
-    votes: int
-    last_round: int
     own: bool = msgspec.field(name="mine")
 
 

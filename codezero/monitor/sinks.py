@@ -5,7 +5,7 @@ A sink that fails logs one warning and is off from then on. Rows that do not fit
 """
 
 import contextlib
-import importlib.util
+import importlib
 import json
 import logging
 import os
@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from codezero.errors import ConfigError, EndpointError
+from codezero.errors import EndpointError
 from codezero.monitor.metrics_file import number
 from codezero.system.files import set_aside
 from codezero.types import Metrics
@@ -158,15 +158,6 @@ def wandb_sink(project: str, facts: Mapping[str, str], folder: Path, logs: Path)
 
 def figures(row: Metrics) -> dict[str, float]:
     return {key: float(value) for key in row if (value := number(row, key)) is not None}
-
-
-def need(library: str, package: str, key: str) -> None:
-    """Raise ConfigError unless the library of an optional sink is installed."""
-    if importlib.util.find_spec(library) is None:
-        raise ConfigError(
-            f"{key} needs what is not installed; `{sys.executable} -m pip install {package}` installs it, "
-            f"or drop {key.partition('=')[0]}"
-        )
 
 
 def main() -> None:

@@ -101,16 +101,14 @@ def plain_line(state: RunState, exams: str = "") -> str:
 class PlainView:
     """A line for every exam, and one each PAUSE_SECONDS at most otherwise."""
 
-    def __init__(
-        self, write: Callable[[str], None] = print_flushed, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._write, self._clock = write, clock
+    def __init__(self, write: Callable[[str], None] = print_flushed) -> None:
+        self._write = write
         self._written: float | None = None
         self._at: int | None = None
 
     def show(self, state: RunState) -> None:
         """Say where the run is, if it is time to; the first call only notes where it begins."""
-        exam, now = state.exam_now is not None, self._clock()
+        exam, now = state.exam_now is not None, time.monotonic()
         moved = self._at is not None and (state.iteration != self._at or exam)
         self._at = state.iteration
         if moved and (exam or self._written is None or now - self._written >= PAUSE_SECONDS):

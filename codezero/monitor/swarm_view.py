@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -82,29 +82,21 @@ def plain_row(row: NodeRow) -> str:
 class SwarmView:
     """The rows of a swarm, redrawn in place on a terminal and as lines each PAUSE_SECONDS elsewhere."""
 
-    def __init__(
-        self,
-        view: str = "auto",
-        *,
-        console: Console | None = None,
-        write: Callable[[str], None] = print_flushed,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`view` is auto, live, plain or off; `console` stands for the terminal, if there is one."""
-        terminal = console or live_console(view)
+    def __init__(self, view: str, write: Callable[[str], None] = print_flushed) -> None:
+        """`view` is auto, live, plain or off."""
+        terminal = live_console(view)
         self._live = Live(console=terminal, auto_refresh=False, vertical_overflow="crop") if terminal else None
-        self._silent = view == "off"
-        self._write, self._clock = write, clock
+        self._write = (lambda _: None) if view == "off" else write
         self._written: float | None = None
         self._shown: list[NodeRow] = []
 
     def update(self, rows: Sequence[NodeRow]) -> None:
         """Show `rows` from now on; as lines, those that have moved, not more often than each PAUSE_SECONDS."""
-        now = self._clock()
+        now = time.monotonic()
         if self._live is not None:
             self._live.start()
             self._live.update(render_rows(rows), refresh=True)
-        elif not self._silent and (self._written is None or now - self._written >= PAUSE_SECONDS):
+        elif self._written is None or now - self._written >= PAUSE_SECONDS:
             self._written = now
             for row in rows:
                 if row not in self._shown:

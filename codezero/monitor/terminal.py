@@ -8,9 +8,10 @@ import io
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
@@ -234,14 +235,20 @@ class StartView(PlainView):
         return Text(line, no_wrap=True, overflow="ellipsis")
 
 
-def start_view(view: str) -> PlainView:
-    """What is seen until a node trains; `view` as `choose_view` takes it. off: nothing."""
-    console = live_console(view) if view != "off" else None
-    return PlainView(lambda _: None) if view == "off" else StartView(console) if console else PlainView()
+Drawn = TypeVar("Drawn", LiveView, StartView)
+
+
+def choose_view(view: str, drawn: Callable[[Console], Drawn]) -> Drawn | PlainView:
+    """`drawn` where it can be; else lines, with `view` off such that go nowhere."""
+    if console := live_console(view):
+        return drawn(console)
+    return PlainView(lambda _: None) if view == "off" else PlainView()
 
 
 def live_console(view: str) -> Console | None:
     """Stdout to draw on; None: lines are written. `view` auto draws on a terminal that can redraw, live on anything."""
+    if reconfigure := getattr(sys.stdout, "reconfigure", None):
+        reconfigure(errors="replace")  # a terminal without Unicode costs a question mark, not the run
     console = Console(file=sys.stdout)
     redraws = console.is_terminal and not console.is_dumb_terminal
     return console if view == "live" or (view == "auto" and redraws) else None

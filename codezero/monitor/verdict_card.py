@@ -73,6 +73,10 @@ def mistakes(kinds: Counter[str]) -> list[str]:
     ]
 
 
+def loud_mistakes(problems: Iterable[JudgedProblem]) -> list[Text]:
+    return [Text(line, LOUD) for line in mistakes(sum((each.contradictions() for each in problems), Counter[str]()))]
+
+
 def card(marked: JudgedProblem) -> RenderableType:
     problem, mistaken = marked.scored.group.problem, marked.mistaken()
     table = Table(box=box.SIMPLE, expand=True, padding=(0, 1))
@@ -130,9 +134,7 @@ def summary(marked: Sequence[JudgedProblem], known: Metrics) -> RenderableType:
         decided = [passed for passed in executed if passed is not None]
         share = percent(sum(decided) / len(decided) if decided else None)
         lines.append(Text(f"executed {share} right, {len(executed) - len(decided)} undecided"))
-    kinds = sum((problem.contradictions() for problem in marked), Counter[str]())
-    lines += [Text(line, LOUD) for line in mistakes(kinds)]
-    lines.append(Text(skill_line(known), "dim"))
+    lines += [*loud_mistakes(marked), Text(skill_line(known), "dim")]
     family = known.get("judge/calibrated_on")
     if family is not None:
         lines.append(Text(f"calibrated on {clean(str(family), 200)}; it is no judge of others", "dim"))

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig, SwarmConfig
 from codezero.config.learning import source_weights
 from codezero.errors import ChainError, ConfigError, EndpointError, EvaluatorError, LoginError
-from codezero.inspection.run_files import RunFiles
-from codezero.inspection.status import newest_run
+from codezero.inspection.status import RunFiles, newest_run
 from codezero.login.page_process import wanted
 from codezero.login.server import open_sockets
 from codezero.nano import NANO

@@ -11,7 +11,6 @@ import math
 import signal
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -196,12 +195,11 @@ def open_sandbox(which: str, *, seconds: float = 4.0, total_seconds: float = 100
     auto: Monty, and bubblewrap behind it where this machine allows it. Raises SandboxError, with the reason and the
     remedy, when bubblewrap is asked for by name and cannot be had.
     """
-    jails = partial(BubblewrapSandbox, seconds=seconds, total_seconds=total_seconds, workers=workers)
     monty = MontySandbox(workers=workers)
     if which == "monty":
         return monty
     try:
-        second = jails()
+        second = BubblewrapSandbox(seconds=seconds, total_seconds=total_seconds, workers=workers)
     except SandboxError as reason:
         if which == "bubblewrap":
             raise

@@ -37,16 +37,12 @@ class CheckpointStore:
     fingerprint: of the model they have to be of.
     """
 
+    flush_seconds = 30.0
+
     def __init__(
-        self,
-        directory: Path,
-        keep: int,
-        resume: bool = True,
-        *,
-        fingerprint: PolicyFingerprint | None = None,
-        flush_seconds: float = 30.0,
-    ):
-        self.directory, self.keep, self.resume, self.flush_seconds = directory, keep, resume, flush_seconds
+        self, directory: Path, keep: int, resume: bool = True, *, fingerprint: PolicyFingerprint | None = None
+    ) -> None:
+        self.directory, self.keep, self.resume = directory, keep, resume
         self.fingerprint = fingerprint or PolicyFingerprint()
         self.flushed: Path | None = None
         """The newest checkpoint that this process knows to survive a power cut."""

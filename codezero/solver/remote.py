@@ -44,12 +44,9 @@ class Begin(msgspec.Struct, frozen=True):
     tokens_per_pass: int
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """What rank 0 says after a command that may have moved the policy. See `TrlLearner`."""
+class Progress(LearnerCounters, frozen=True):
+    """What rank 0 says after a command that may have moved the policy."""
 
-    steps: int
-    skipped: int
-    updates: int
     version: PolicyVersion
     """As it was published."""
     update: Update | None = None

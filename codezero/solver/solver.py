@@ -131,8 +131,7 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         return self._metrics(local, foreign, update, len(again)) | mismatch | {"train/stale_rows": len(stale)}
 
     def _metrics(self, local: Sequence[ScoredGroup], foreign: External, update: Update, replayed: int) -> Metrics:
-        sampled = [completion for scored in local for completion in scored.group.completions]
-        logprobs = [logprob for completion in sampled for logprob in completion.logprobs]
+        logprobs = [each for scored in local for completion in scored.group.completions for each in completion.logprobs]
         flat = sum(joint_advantages([group], "none") is None for group in local)
         broken = sum(verdict.trainable and not counts(verdict) for scored in local for verdict in scored.verdicts)
         if broken:

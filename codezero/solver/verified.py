@@ -34,7 +34,6 @@ from codezero.types import (
     RolloutGroup,
     ScoredGroup,
     Style,
-    Verdict,
     Verification,
     mean,
 )
@@ -200,8 +199,8 @@ class VerifiedSolver(StateFile[int], file="verifier.json", schema=int):
         return {f"verifier/{name}": value for name, value in figures.items()}
 
     def _trajectories(self, scored: ScoredGroup) -> list[Trajectory]:
-        group, first = scored.group, scored.first
-        problem, known = group.problem, [*map(_passed, scored.verdicts)]
+        group, first, problem = scored.group, scored.first, scored.group.problem
+        known = [each.correctness >= BELIEF if each.trainable else None for each in scored.verdicts]
         again = iter(known[len(group.checks) :])
         attempts = self._attempts([(problem, completion) for completion in first.group.completions])
         wrong = [attempt for attempt, passed in zip(attempts, known, strict=False) if passed is False]
@@ -229,10 +228,6 @@ class VerifiedSolver(StateFile[int], file="verifier.json", schema=int):
         completions = [each.check.completion for each in trajectories]
         rewards = [each.reward for each in trajectories]
         return rewarded_rows(prompts, completions, rewards, settings.scale_rewards, learner.updates)
-
-
-def _passed(verdict: Verdict) -> bool | None:
-    return verdict.correctness >= BELIEF if verdict.trainable else None
 
 
 def _reward(kind: str, valid: bool | None, final: bool | None, caught: float | None) -> float | None:

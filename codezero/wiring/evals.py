@@ -20,11 +20,10 @@ from codezero.config import EvalsConfig, NodeConfig
 from codezero.environment import Environment
 from codezero.environments.tasks import TaskEnvironment
 from codezero.errors import ConfigError, ProblemError
-from codezero.evals.evaluation_log import Choices, EvaluationLog
-from codezero.evals.figures import Report, Result, TaskOutcome, compare, figures_of
+from codezero.evals.figures import Choices, Report, Result, TaskOutcome, compare, figures_of
 from codezero.evals.grading import EXECUTED, JUDGED, SCORED, Grader, JudgeGrader, SandboxGrader, ScoreGrader, problem_of
 from codezero.evals.rows import digest_files
-from codezero.evals.run import EvalRun
+from codezero.evals.run import EvalRun, EvaluationLog
 from codezero.evals.sets import HELD_OUT, PUBLISHED, find_set, read_tasks
 from codezero.evals.task import EvalTask, task_of
 from codezero.evaluator.scored import ScoredEvaluator

@@ -192,11 +192,13 @@ def source_of(name: str, role: str) -> str:
 
 def check_extras(config: NodeConfig) -> None:
     """Raise ConfigError for a setting whose library is missing."""
-    model, optimizer = config.model, config.solver.optimizer
+    model, optimizer, monitor = config.model, config.solver.optimizer, config.monitor
     for setting, wanted, library, extra in (
         ("model.quantize=nf4", model.quantize == "nf4", "bitsandbytes", "bnb"),
         ("solver.optimizer=adamw_8bit", optimizer == "adamw_8bit", "bitsandbytes", "bnb"),
         ("rollout.engine=vllm", config.rollout.start > 0 and config.rollout.engine == "vllm", "vllm", "vllm"),
+        (f"monitor.wandb={monitor.wandb}", bool(monitor.wandb), "wandb", "wandb"),
+        ("monitor.tensorboard=true", monitor.tensorboard, "tensorboardX", "tensorboard"),
     ):
         if wanted and importlib.util.find_spec(library) is None:
             remedy = f"run `uv sync --no-dev --extra {extra}`, or drop it"

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import asdict
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -19,26 +20,13 @@ from rich.text import Text
 from codezero.config import ChainConfig
 from codezero.monitor.metrics_file import MAX_WHOLE
 from codezero.monitor.run_types import MAX_PEERS as MAX_SHOWN
-from codezero.monitor.run_types import BoardLine, Leaderboard
+from codezero.monitor.run_types import BoardLine, Leaderboard, PeerPoints
 from codezero.monitor.text import clean, readable_name
 from codezero.system.files import read_json, write_atomic
 from codezero.wiring.chain import read_only
 
 MAX_PEERS = 20_000
 NAMES = ("PeerRegistered", "RewardSubmitted", "WinnerSubmitted", "RoundAdvanced")
-
-
-class PeerPoints(msgspec.Struct, forbid_unknown_fields=True):
-    """One peer's."""
-
-    owner: str = ""
-    """Account that registered it; empty: nobody has."""
-    points: int = 0
-    rounds: int = 0
-    """In which it submitted a reward."""
-    votes: int = 0
-    """Received."""
-    last_round: int = -1
 
 
 class PointsBoard(msgspec.Struct, forbid_unknown_fields=True):
@@ -99,19 +87,11 @@ def ranked(board: PointsBoard) -> list[tuple[str, PeerPoints]]:
 
 def board_page(board: PointsBoard) -> Leaderboard:
     """As the page shows it, without an own peer. A claim beyond MAX_WHOLE is shown as that."""
-    lines = [
-        BoardLine(
-            peer_id=peer,
-            name=readable_name(peer),
-            owner=score.owner,
-            points=max(-MAX_WHOLE, min(score.points, MAX_WHOLE)),
-            rounds=score.rounds,
-            votes=score.votes,
-            last_round=min(score.last_round, MAX_WHOLE),
-            own=False,
-        )
-        for peer, score in ranked(board)[:MAX_SHOWN]
-    ]
+    lines: list[BoardLine] = []
+    for peer, score in ranked(board)[:MAX_SHOWN]:
+        points, last = max(-MAX_WHOLE, min(score.points, MAX_WHOLE)), min(score.last_round, MAX_WHOLE)
+        shown = asdict(score) | {"points": points, "last_round": last}
+        lines.append(BoardLine(peer_id=peer, name=readable_name(peer), own=False, **shown))
     current = min(board.round, MAX_WHOLE)
     return Leaderboard(chain_id=board.chain_id, contract=board.contract, round=current, peers=lines, problem="")
 

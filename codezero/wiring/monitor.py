@@ -4,12 +4,12 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from codezero.config import MonitorConfig, NodeConfig
+from codezero.config import NodeConfig
 from codezero.inspection.run_details import SettingLine, write_settings
 from codezero.models.usage import Usage
 from codezero.monitor.logs import Secrets, known_secrets
 from codezero.monitor.monitor import RunMonitor
-from codezero.monitor.sinks import BackgroundSink, need, tensorboard_sink, wandb_sink
+from codezero.monitor.sinks import BackgroundSink, tensorboard_sink, wandb_sink
 from codezero.monitor.summaries import PlainView
 from codezero.protocols import Swarm
 from codezero.runs import RunFolder
@@ -40,14 +40,6 @@ def record_settings(folder: Path, composed: NodeConfig, config: NodeConfig, over
         for key, value in chosen.items()
     ]
     write_settings(folder, lines)
-
-
-def check_sinks(config: MonitorConfig) -> None:
-    """Raise ConfigError for a sink that is on and whose library is missing."""
-    if config.wandb:
-        need("wandb", "wandb", f"monitor.wandb={config.wandb}")
-    if config.tensorboard:
-        need("tensorboardX", "tensorboardx", "monitor.tensorboard=true")
 
 
 def build_monitor(config: NodeConfig, folder: RunFolder, swarm: Swarm, start: PlainView | None = None) -> RunMonitor:

@@ -23,7 +23,7 @@ from codezero.login.page_process import PageProcess, announce, wanted
 from codezero.monitor.logs import setup_logging
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.summaries import PlainView
-from codezero.monitor.terminal import start_view
+from codezero.monitor.terminal import StartView, choose_view
 from codezero.monitor.text import print_flushed
 from codezero.nano import NANO
 from codezero.node import InStep, Node
@@ -32,7 +32,7 @@ from codezero.problems.filters import Screen
 from codezero.problems.held_back import MAX_HELD_BACK
 from codezero.problems.stream import SYNTHETIC, MixedStream
 from codezero.proposer.difficulty import BandTS
-from codezero.protocols import Swarm
+from codezero.protocols import Evaluator, Harvest, Solver, Swarm
 from codezero.rollout.harvest import Ahead
 from codezero.runs import RunFolder
 from codezero.swarm.hivemind_swarm import HivemindSwarm
@@ -45,13 +45,13 @@ from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, usual_r
 from codezero.wiring.environment import build_environment, fitted
 from codezero.wiring.evaluator import build_canaries, build_evaluator
 from codezero.wiring.following import SwarmSource, begin_from_peer, share_versions
-from codezero.wiring.hardware import fit
+from codezero.wiring.hardware import check_extras, fit
 from codezero.wiring.hub import PushedCheckpoints
 from codezero.wiring.market import build_market
 from codezero.wiring.models import FrozenModels, build_policy, deal_cards
-from codezero.wiring.monitor import build_monitor, check_sinks, record_settings, secrets_of
+from codezero.wiring.monitor import build_monitor, record_settings, secrets_of
 from codezero.wiring.network import MEMBERS, REGISTRY, build_swarm
-from codezero.wiring.proposer import PartsLater, build_proposer, build_proposer_node, vetted
+from codezero.wiring.proposer import Assembly, PartsLater, build_proposer, build_proposer_node, vetted
 from codezero.wiring.solver import build_solver, build_verified, verifier_config
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def run_node(
     start: what is seen until the node trains, and closed then; None: lines.
     """
     end_with_parent()
-    start = start or start_view("plain")
-    check_sinks(config.monitor)
+    start = start or choose_view("plain", StartView)
+    check_extras(config)
     with translated(
         ConfigError, f"run.logs={config.run.logs} cannot be written", OSError, mend="choose another folder"
     ):
@@ -98,10 +98,11 @@ def run_node(
         monitor.busy("preparing the parts")
         if config.weights.follow and not proposes and isinstance(swarm, HivemindSwarm):
             config = begin_from_peer(config, folder, swarm, chain, monitor)
+        site = Assembly(config, environment, folder, swarm, monitor, chain, stack)
         if proposes:
-            node = build_proposer_node(config, environment, folder, swarm, monitor, chain, stack)
+            node = build_proposer_node(site)
         else:
-            node = build_node(config, environment, folder, swarm, monitor, chain, stack, variables)
+            node = build_node(site, variables)
             if config.hub.repository:
                 node.checkpoints = PushedCheckpoints(node.checkpoints, config, folder.path, known_round)
                 stack.callback(node.checkpoints.close)
@@ -150,22 +151,13 @@ def start_chain(
     return parts_later.result
 
 
-def build_node(
-    config: NodeConfig,
-    environment: Environment,
-    folder: RunFolder,
-    swarm: Swarm,
-    monitor: RunMonitor,
-    chain: PartsLater,
-    stack: ExitStack,
-    variables: Sequence[Mapping[str, str]],
-) -> Node:
-    """Every part, put together; what holds a process or a file is closed by `stack`. variables: of a trainer."""
-    from codezero.rollout.client import RolloutServers
+def build_node(site: Assembly, variables: Sequence[Mapping[str, str]]) -> Node:
+    """Every part, put together. variables: of a trainer."""
     from codezero.solver.checkpoint import CheckpointStore
     from codezero.solver.policy_files import policy_fingerprint
     from codezero.wiring.evals import build_exam, build_exam_tasks
 
+    config, environment, swarm, monitor, stack = site.config, site.environment, site.swarm, site.monitor, site.stack
     verifier_variables = deal_cards(verifier_config(config))
     withheld, loading = Novelty(most=MAX_HELD_BACK), Future["LoadedModel"]()
     fits = holding(config, environment, loading.result)
@@ -174,27 +166,22 @@ def build_node(
     asked = build_exam_tasks(config, environment, withheld, monitor.busy)
     canaries = build_canaries(config, withheld, stack, monitor.busy, environment)
     monitor.add_facts(exam=asked.name, canaries=canaries.name)
-    learner, sampler = build_shared_policy(config, variables, folder.path / VERSIONS, swarm, monitor, stack)
+    learner, sampler = build_shared_policy(site, variables)
     policy = learner.policy
     loading.set_result(policy)
     models = FrozenModels(config, monitor.busy, policy)
     evaluator = build_evaluator(config, canaries, stack, monitor.busy, models, environment)
     solver = build_solver(config, environment, learner, sampler, swarm.peer_id)
     if config.verifier.model != "off":
-        solver = build_verified(config, solver, verifier_variables, folder.path, monitor.busy, stack)
+        solver = build_verified(config, solver, verifier_variables, site.folder.path, monitor.busy, stack)
     screen = Screen(environment, fits, withheld)
-    proposer, learning = build_proposer(config, environment, swarm.peer_id, screen, models, stack)
+    proposer, learning = build_proposer(site, screen, models)
     monitor.busy("waiting for the chain")
-    parts = chain()
+    parts = site.chain()
     run, learned = config.run, f"{environment.name} {environment.digest}" if environment.digest else ""
     fingerprint = dataclasses.replace(policy_fingerprint(policy, learning), environment=learned)
-    checkpoints = CheckpointStore(folder.checkpoints, run.keep_checkpoints, run.resume, fingerprint=fingerprint)
-    servers: Callable[[], Metrics] = sampler.backend.metrics if isinstance(sampler.backend, RolloutServers) else dict
-    if config.rollout.in_flight:
-        harvest = Ahead(config, problems, solver, evaluator, lambda: learner.updates, servers)
-        stack.callback(harvest.close)
-    else:
-        harvest = InStep(problems, solver, evaluator, servers)
+    checkpoints = CheckpointStore(site.folder.checkpoints, run.keep_checkpoints, run.resume, fingerprint=fingerprint)
+    harvest = build_harvest(site, problems, solver, evaluator, learner, sampler)
     return Node(
         config=config,
         problems=problems,
@@ -202,31 +189,44 @@ def build_node(
         evaluator=evaluator,
         swarm=swarm,
         difficulty=BandTS(seed=config.seed),
-        proposer=vetted(config, environment, proposer, sampler, evaluator, swarm.peer_id, stack),
+        proposer=vetted(site, proposer, sampler, evaluator),
         coordinator=parts.coordinator,
         outbox=parts.outbox,
         exam=build_exam(config, asked, sampler, evaluator, stack),
         harvest=harvest,
-        market=build_market(config, swarm, evaluator, parts, folder.path, stack),
+        market=build_market(config, swarm, evaluator, parts, site.folder.path, stack),
         monitor=monitor,
         checkpoints=checkpoints,
     )
 
 
-def build_shared_policy(
-    config: NodeConfig,
-    environments: Sequence[Mapping[str, str]],
-    versions: Path,
-    swarm: Swarm,
-    monitor: RunMonitor,
-    stack: ExitStack,
-) -> "tuple[Learner, Sampler]":
+def build_harvest(
+    site: Assembly,
+    problems: MixedStream,
+    solver: Solver,
+    evaluator: Evaluator,
+    learner: "Learner",
+    sampler: "Sampler",
+) -> Harvest:
+    """Attempts ahead of the update that they serve, where the settings ask for it, or in step with it."""
+    from codezero.rollout.client import RolloutServers
+
+    servers: Callable[[], Metrics] = sampler.backend.metrics if isinstance(sampler.backend, RolloutServers) else dict
+    if not site.config.rollout.in_flight:
+        return InStep(problems, solver, evaluator, servers)
+    harvest = Ahead(site.config, problems, solver, evaluator, lambda: learner.updates, servers)
+    site.stack.callback(harvest.close)
+    return harvest
+
+
+def build_shared_policy(site: Assembly, variables: Sequence[Mapping[str, str]]) -> "tuple[Learner, Sampler]":
     """`build_policy`; in a swarm with peers the policy is shared, or a peer's is followed, where the config asks."""
+    config, swarm, say, versions = site.config, site.swarm, site.monitor.busy, site.folder.path / VERSIONS
     share, source = None, None
     if isinstance(swarm, HivemindSwarm):
         share = partial(share_versions, swarm, versions) if config.weights.share else None
-        source = SwarmSource(swarm, config.weights.follow, monitor.busy) if config.role == "sampler" else None
-    learner, sampler = build_policy(config, environments, versions, monitor.busy, stack, share=share, source=source)
+        source = SwarmSource(swarm, config.weights.follow, say) if config.role == "sampler" else None
+    learner, sampler = build_policy(config, variables, versions, say, site.stack, share=share, source=source)
     if isinstance(swarm, HivemindSwarm):
         swarm.tokenizer_digest = learner.policy.tokenizer_digest
     return learner, sampler

@@ -13,7 +13,7 @@ from codezero.chain.devchain_process import ChainEndpoint, Lock
 from codezero.chain.wallet import EphemeralAccount
 from codezero.config import ChainConfig, NodeConfig
 from codezero.inspection.run_details import parts
-from codezero.inspection.run_files import RunFiles
+from codezero.inspection.status import RunFiles
 from codezero.login.guard import Access
 from codezero.login.login import Login
 from codezero.login.page_process import PageReady
@@ -85,7 +85,7 @@ def build_page(config: NodeConfig, run: Path | None, login: Login) -> "web.Appli
         )
     )
     app = build_app(login, {Access.READABLE: data.data, Access.PROBE: data.probes})
-    data.end_with(app)
+    app.on_shutdown.append(data.streams.close)
     return app
 
 

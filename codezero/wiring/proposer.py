@@ -5,6 +5,7 @@ import functools
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from codezero.chain.rounds import ChainParts
@@ -12,10 +13,11 @@ from codezero.config import NodeConfig, proposal_places
 from codezero.environment import Environment
 from codezero.environments.tasks import TaskEnvironment
 from codezero.errors import ModelError
+from codezero.monitor.monitor import RunMonitor
 from codezero.problems.filters import Screen
 from codezero.proposer.difficulty import BandTS
 from codezero.proposer_node import ProposerNode
-from codezero.protocols import Evaluator, GroupSampler, Monitor, Proposer, Swarm
+from codezero.protocols import Evaluator, GroupSampler, Proposer, Swarm
 from codezero.runs import RunFolder
 from codezero.types import Problem
 from codezero.wiring.evaluator import build_sandbox
@@ -32,20 +34,27 @@ PartsLater = Callable[[], ChainParts]
 """Waits for the chain."""
 
 
-def build_proposer(
-    config: NodeConfig,
-    environment: Environment,
-    peer_id: str,
-    screen: Screen,
-    models: FrozenModels,
-    stack: ExitStack,
-) -> "tuple[Proposer, LoadedModel | None]":
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """What the parts of one node are put together from. `stack` closes what holds a process or a file."""
+
+    config: NodeConfig
+    environment: Environment
+    folder: RunFolder
+    swarm: Swarm
+    monitor: RunMonitor
+    chain: PartsLater
+    stack: ExitStack
+
+
+def build_proposer(site: Assembly, screen: Screen, models: FrozenModels) -> "tuple[Proposer, LoadedModel | None]":
     """The proposer, and its policy where that learns. An environment that derives its problems needs no model.
 
     `screen`: what its problems have to pass where it learns. Raises ModelError and ConfigError.
     """
     from codezero.proposer.proposer import ModelProposer, NoProposer
 
+    config, environment, peer_id = site.config, site.environment, site.swarm.peer_id
     settings = config.proposer
     if settings.model == "off":
         return NoProposer(), None
@@ -59,7 +68,7 @@ def build_proposer(
     if settings.kind == "openai":
         from codezero.proposer.openai_sampler import OpenAISampler
 
-        sampler = stack.enter_context(OpenAISampler(settings))
+        sampler = site.stack.enter_context(OpenAISampler(settings))
     else:
         from codezero.models.generation import OwnLoop, Sampler
 
@@ -103,45 +112,30 @@ def structure_for(loaded: "LoadedModel") -> "Structure | None":
         return None
 
 
-def build_proposer_node(
-    config: NodeConfig,
-    environment: Environment,
-    folder: RunFolder,
-    swarm: Swarm,
-    monitor: Monitor,
-    chain: PartsLater,
-    stack: ExitStack,
-) -> ProposerNode:
+def build_proposer_node(site: Assembly) -> ProposerNode:
     """`role=proposer`. Points it earns come from others' votes; it submits none itself."""
     from codezero.solver.checkpoint import CheckpointStore
 
-    models = FrozenModels(config, monitor.busy)
-    proposer, _ = build_proposer(config, environment, swarm.peer_id, Screen(environment), models, stack)
+    config, monitor, run = site.config, site.monitor, site.config.run
+    proposer, _ = build_proposer(site, Screen(site.environment), FrozenModels(config, monitor.busy))
     monitor.busy("waiting for the chain")
     return ProposerNode(
         config=config,
-        swarm=swarm,
+        swarm=site.swarm,
         difficulty=BandTS(seed=config.seed, told_only=True),
         proposer=proposer,
-        coordinator=chain().coordinator,
+        coordinator=site.chain().coordinator,
         monitor=monitor,
-        checkpoints=CheckpointStore(folder.checkpoints, keep=config.run.keep_checkpoints, resume=config.run.resume),
+        checkpoints=CheckpointStore(site.folder.checkpoints, run.keep_checkpoints, run.resume),
     )
 
 
-def vetted(
-    config: NodeConfig,
-    environment: Environment,
-    proposer: Proposer,
-    sampler: GroupSampler,
-    evaluator: Evaluator,
-    peer_id: str,
-    stack: ExitStack,
-) -> Proposer:
+def vetted(site: Assembly, proposer: Proposer, sampler: GroupSampler, evaluator: Evaluator) -> Proposer:
     """Let attempts test what `proposer` writes, and execution count its wrong values; what is derived needs neither.
 
     Raises SandboxError.
     """
+    config, environment, peer_id = site.config, site.environment, site.swarm.peer_id
     if isinstance(environment, TaskEnvironment):
         return proposer
     from codezero.problems.synthetic.programs import parse_question, render
@@ -151,7 +145,7 @@ def vetted(
     tests_shown = not {"per_test", "output_match"}.isdisjoint(config.evaluator.questions)
     sandbox: Sandbox | None = None
     if config.proposer.model != "off" and (executed or config.audit.share):
-        sandbox = build_sandbox(config, stack)
+        sandbox = build_sandbox(config, site.stack)
 
         def known_program(problem: Problem) -> str | None:
             """That a question of the embedded family describes."""

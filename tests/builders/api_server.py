@@ -16,7 +16,7 @@ from builders.monitor import PEER, exam_row, group, row
 
 from codezero.errors import ChainError, HttpRefusal
 from codezero.inspection.run_details import parts
-from codezero.inspection.run_files import RunFiles
+from codezero.inspection.status import RunFiles
 from codezero.monitor.api import DataApi, Streams
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.reader import RunReader
@@ -126,7 +126,7 @@ def served(
         api = DataApi(reader, streams=Streams(pause=pause, silence=silence))
         app = web.Application(middlewares=[answer_refusals])
         app.add_routes([*api.data, *api.probes])
-        api.end_with(app)
+        app.on_shutdown.append(api.streams.close)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=5.0)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)

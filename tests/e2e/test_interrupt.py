@@ -18,7 +18,7 @@ from builders.forked_runs import wait_for
 from e2e.test_run import command, newest_checkpoint, rows, run
 from fakes.terminal import NOISE, Seat, seated
 
-from codezero.inspection.run_files import RunFiles
+from codezero.inspection.status import RunFiles
 from codezero.monitor.report import headline
 from codezero.monitor.run_state import read_exam
 from codezero.monitor.text import percent

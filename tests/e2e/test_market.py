@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from builders.monitor import read_metrics
 
-from codezero.inspection.market_verify import verify_game
+from codezero.inspection.market_view import verify_game
 from codezero.market.ledger import FILE, Fact, GameResult, Ledger
 from codezero.swarm.network_status import ADDRESSES
 

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from codezero.problems.synthetic.grammar import KINDS, LEVELS, ProgramKind, Slot
-from codezero.problems.synthetic.vocabulary import Op
+from codezero.problems.synthetic.vocabulary import Atom, Op
 
 _KIND_NAMES = {
     level: tuple(name for name, kind in KINDS.items() if kind.level == level for _ in range(kind.weight))
@@ -77,31 +77,22 @@ def is_held_out(spec: Spec) -> bool:
 
 def render(spec: Spec, name: str, style: Random | None = None) -> str:
     """The program as a function `name` of one return line; with `style` in one of the ways that it can be written."""
-    choose = _plainest if style is None else functools.partial(_any, style)
-    body = f"return {expression(spec, choose)}"
+    body = f"return {expression(spec, style)}"
     if style is not None and style.random() < _P_NAMED:
         body = f"result = {body[len('return ') :]}\n    return result"
     return f"def {name}({spec.arguments}):\n    {body}"
 
 
-Choice = Callable[[str, tuple[str, ...]], str]
-"""(code, the same in other words) -> one of them."""
-
-
-def _plainest(code: str, others: tuple[str, ...]) -> str:
-    return code
-
-
-def _any(random: Random, code: str, others: tuple[str, ...]) -> str:
-    return random.choice((code, *others))
-
-
-def expression(spec: Spec, choose: Choice = _plainest) -> str:
+def expression(spec: Spec, style: Random | None = None) -> str:
     kind = KINDS[spec.kind]
     atoms = [slot.family[op.name] for slot, op in zip(kind.slots, spec.ops, strict=True)]
-    codes = [choose(atom.code, atom.others) for atom in atoms]
+
+    def choose(part: Atom | ProgramKind) -> str:
+        return part.code if style is None else style.choice((part.code, *part.others))
+
+    codes = [choose(atom) for atom in atoms]
     parts = [code.format(v=kind.variable, k=op.constant) for code, op in zip(codes, spec.ops, strict=True)]
-    body = choose(kind.code, kind.others).format(*parts)
+    body = choose(kind).format(*parts)
     if kind.outer is None:
         return body
     outer = codes[kind.outer]

@@ -10,8 +10,7 @@ from builders.api_server import OTHER, full_row, monitor, played
 from builders.monitor import PEER
 
 from codezero.chain.outbox_db import OutboxStore
-from codezero.inspection.run_files import RunFiles
-from codezero.inspection.status import read_run
+from codezero.inspection.status import RunFiles, read_run
 from codezero.monitor.run_types import MAX_PEERS, RunView
 from codezero.swarm.network_status import FOLDER, NetworkStatus, PeerLine, write_status
 

@@ -19,8 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.errors import ConfigError, MarketError
-from codezero.inspection.market_verify import verify_game
-from codezero.inspection.market_view import read_game, read_games, read_market
+from codezero.inspection.market_view import read_game, read_games, read_market, verify_game
 from codezero.market import ledger as ledger_module
 from codezero.market.closing import Cast
 from codezero.market.games import GameKind, MarketPost, Opening, Reveal, StepReport, is_call, parse_post

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from builders.api_server import monitor, served
 
-from codezero.inspection.run_files import RunFiles
+from codezero.inspection.status import RunFiles
 from codezero.monitor.health import LEAST_LIMIT, START_SECONDS, health, limit_seconds, overall
 from codezero.monitor.prometheus import exposition
 from codezero.monitor.run_types import RunView

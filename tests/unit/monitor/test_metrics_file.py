@@ -193,7 +193,7 @@ def test_two_hundred_thousand_rows_are_read_in_bounded_memory(tmp_path: Path) ->
             )
     size = (tmp_path / FILE_NAME).stat().st_size
     code = (
-        "import re; from pathlib import Path; from codezero.inspection.run_files import RunFiles;"
+        "import re; from pathlib import Path; from codezero.inspection.status import RunFiles;"
         "most = lambda: 1024 * int(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1]);"
         f"files = RunFiles(Path({str(tmp_path)!r})); before = most(); view = files.view('one');"
         "print(view.iteration, len(view.series['reward']), most() - before)"

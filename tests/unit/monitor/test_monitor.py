@@ -7,12 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from builders.monitor import PEER, after, exam_row, group, read_metrics, row, rows_of
 from fakes.terminal import read_terminal
 from rich.console import Console
 
+from codezero.monitor import summaries, swarm_view
 from codezero.monitor.logs import quiet_libraries, setup_logging
 from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE
 from codezero.monitor.monitor import RunMonitor
@@ -171,10 +173,11 @@ def test_plain_lines_read_as_promised() -> None:
     )
 
 
-def test_plain_lines_are_few_but_no_exam_is_missed() -> None:
+def test_plain_lines_are_few_but_no_exam_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     now = [0.0]
-    view = PlainView(lines.append, clock=lambda: now[0])
+    monkeypatch.setattr(summaries, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    view = PlainView(lines.append)
     rows = rows_of(0)
     view.show(after(*rows))
     for iteration in range(5, 65):
@@ -292,10 +295,11 @@ def test_the_table_fits_and_names_every_node(width: int) -> None:
         assert wanted in text, wanted
 
 
-def test_without_a_terminal_only_nodes_that_moved_are_told() -> None:
+def test_without_a_terminal_only_nodes_that_moved_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     now = [0.0]
-    view = SwarmView("plain", write=lines.append, clock=lambda: now[0])
+    monkeypatch.setattr(swarm_view, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    view = SwarmView("plain", lines.append)
     rows = nodes()
     view.update(rows)
     assert len(lines) == 3
@@ -311,9 +315,11 @@ def test_without_a_terminal_only_nodes_that_moved_are_told() -> None:
     view.close()
 
 
-def test_the_live_table_gives_the_terminal_back() -> None:
+def test_the_live_table_gives_the_terminal_back(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
-    view = SwarmView("auto", console=Console(file=stream, width=80, height=24, force_terminal=True))
+    console = Console(file=stream, width=80, height=24, force_terminal=True)
+    monkeypatch.setattr(swarm_view, "live_console", lambda view: console)  # pyright: ignore[reportUnknownLambdaType]
+    view = SwarmView("auto")
     view.update(nodes())
     view.close()
     assert "calm-lynx" in stream.getvalue()

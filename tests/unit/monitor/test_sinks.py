@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from builders.monitor import read_metrics
 
-from codezero.config import MonitorConfig
+from codezero.config import MonitorConfig, NodeConfig
 from codezero.errors import ConfigError
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.sinks import (
@@ -29,7 +29,7 @@ from codezero.monitor.sinks import (
     wandb_sink,
 )
 from codezero.types import Metrics
-from codezero.wiring.monitor import check_sinks
+from codezero.wiring.hardware import check_extras
 
 FACTS = {"peer": "QmPeer", "solver": "nano"}
 ROW: Metrics = {"iteration": 3, "reward/mean": 0.5, "train/loss": None, "eval/source": "executed", "odd key": 2}
@@ -187,8 +187,8 @@ def test_a_wandb_process_that_dies_is_one_warning(
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (MonitorConfig(wandb="x"), "monitor.wandb=x needs .* -m pip install wandb` .* drop monitor.wandb$"),
-        (MonitorConfig(tensorboard=True), "monitor.tensorboard=true needs .* install tensorboardx`"),
+        (MonitorConfig(wandb="x"), "monitor.wandb=x: wandb is not installed; run .* --extra wandb`, or drop it$"),
+        (MonitorConfig(tensorboard=True), "monitor.tensorboard=true: tensorboardX .* --extra tensorboard`"),
     ],
     ids=["wandb", "tensorboard"],
 )
@@ -197,9 +197,9 @@ def test_what_is_not_installed_is_refused_with_its_remedy(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=message):
-        check_sinks(config)
+        check_extras(NodeConfig(monitor=config))
 
 
 def test_nothing_is_needed_when_nothing_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    check_sinks(MonitorConfig())
+    check_extras(NodeConfig())

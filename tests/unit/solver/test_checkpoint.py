@@ -19,7 +19,8 @@ import sys
 from pathlib import Path
 from unit.solver.test_checkpoint import Counter
 from codezero.solver.checkpoint import CheckpointStore
-store = CheckpointStore(Path(sys.argv[1]), keep=2, flush_seconds=float(sys.argv[2]))
+store = CheckpointStore(Path(sys.argv[1]), keep=2)
+store.flush_seconds = float(sys.argv[2])
 parts = {"one": Counter(), "two": Counter()}
 at = store.restore(parts)
 assert parts["one"].value == parts["two"].value == at
@@ -86,7 +87,8 @@ def test_only_the_last_ones_are_kept_and_the_last_that_survives_a_power_cut(tmp_
     store.flush_seconds = 0.0
     store.save(6, {"part": Counter(6)})
     assert names(tmp_path) == ["00000005", "00000006"]
-    one = CheckpointStore(tmp_path, keep=1, flush_seconds=0.0)
+    one = CheckpointStore(tmp_path, keep=1)
+    one.flush_seconds = 0.0
     one.save(7, {"part": Counter(7)})
     assert names(tmp_path) == ["00000007"]
 

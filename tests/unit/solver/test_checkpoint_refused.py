@@ -175,7 +175,8 @@ def test_what_was_refused_is_replaced_and_what_a_link_led_to_stays(
 ) -> None:
     save(tmp_path, 8, 9)
     harm(tmp_path / "00000009")
-    store = CheckpointStore(tmp_path, 1, fingerprint=KIND, flush_seconds=0.0)
+    store = CheckpointStore(tmp_path, 1, fingerprint=KIND)
+    store.flush_seconds = 0.0
     store.restore({"part": Counter()})
     store.save(9, {"part": Counter(9)})
     assert restored(tmp_path) == 9
