@@ -6,7 +6,7 @@ And which games it opens: on its own attempts, on values that a proposer claims,
 import math
 import re
 import secrets
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -21,6 +21,7 @@ from codezero.market.pricing import LEAST_REPORT, Price, clip
 from codezero.protocols import Evaluator
 from codezero.sandbox.base import TRUTH, Job, Sandbox
 from codezero.stats import Array
+from codezero.system.state import Newest
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Standing, problem_id
 
 SURE, DOUBT = 0.98, 0.9
@@ -47,17 +48,15 @@ class Opinions:
     def __init__(self, judge: Evaluator, sandbox: Sandbox | None, block: str) -> None:
         self.sandbox = sandbox
         self._judge, self._block = judge, block
-        self._attempts = OrderedDict[str, Attempts]()
+        self._attempts = Newest[str, Attempts](MOST_QUESTIONS)
         self._beliefs: dict[bytes, float | None] = {}
 
     def remember(self, judged: Sequence[ScoredGroup], own: str) -> None:
         """Own attempts, by question."""
         for group in judged:
             if group.group.peer_id == own and group.group.problem.entry_point:
-                known = dict(self._attempts.pop(group.group.problem.question, []))
+                known = dict(self.attempts(group.group.problem.question))
                 self._attempts[group.group.problem.question] = list((known | self.read(group)).items())[-64:]
-        while len(self._attempts) > MOST_QUESTIONS:
-            self._attempts.popitem(last=False)
 
     def read(self, group: ScoredGroup) -> dict[str, float]:
         """The programs of a group, and how far each is believed."""

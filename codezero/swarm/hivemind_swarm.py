@@ -21,9 +21,10 @@ from codezero.errors import ProblemError
 from codezero.swarm.identity import Identity
 from codezero.swarm.messages import Fetch, OpenRound, Publish, SendFeedback, network_settings
 from codezero.swarm.proposals import ProposalStore
-from codezero.swarm.schema import GROUPS, MARKET, MAX_ITEMS, PROPOSALS, VERSIONS, Newest
+from codezero.swarm.schema import GROUPS, MARKET, MAX_ITEMS, PROPOSALS, VERSIONS
 from codezero.swarm.supervisor import NetworkProcess
 from codezero.swarm.wire import DECODE, ENCODE, encode_body, encode_feedback, encode_proposals, largest
+from codezero.system.state import Newest
 from codezero.types import Feedback, Metrics, Post, Problem, RolloutGroup, ScoredGroup, Source, Standing, mean
 
 READY_SECONDS = 90.0

@@ -4,7 +4,6 @@ Everything is MessagePack. A *header* is small, signed, and lies in the DHT; the
 and pulled from the peer that signed. Verdicts and reference solutions have no field here: they are never sent.
 """
 
-from collections import OrderedDict
 from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
@@ -43,24 +42,8 @@ MARKET: Literal["m"] = "m"
 FEEDBACK: Literal["f"] = "f"
 Kind = Literal["h", "p", "v", "m"]
 
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 V = TypeVar("V")
 K = TypeVar("K")
-
-
-class Newest(OrderedDict[Key, Value]):
-    """The `most` entries that were set last, oldest first."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self._most = most
-
-    def __setitem__(self, key: Key, value: Value) -> None:
-        super().__setitem__(key, value)
-        self.move_to_end(key)
-        while len(self) > self._most:
-            self.popitem(last=False)
 
 
 class WireRefusal(WireError):
