@@ -16,7 +16,7 @@ import msgspec
 from codezero.errors import UnreachableError
 from codezero.swarm.framing import body_digest, decode_header, encode_header
 from codezero.swarm.listener import Listener, ShardEstimate
-from codezero.swarm.messages import Fetch, Fetched, Publish, ReceivedBody, ReceivedFeedback
+from codezero.swarm.messages import Answered, Fetch, Publish, ReceivedBody, ReceivedFeedback
 from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, ROUNDS_BEHIND, PeerRecordValidator, RecordPlace, place_of
 from codezero.swarm.schema import (
     DERIVED,
@@ -177,7 +177,7 @@ class VersionPuller:
     ) -> None:
         self._transport, self._validator, self._trust, self._listener = transport, validator, trust, listener
 
-    async def fetch(self, request: Fetch) -> Fetched:
+    async def fetch(self, request: Fetch) -> Answered:
         """Raises nothing for what a peer does."""
         failure = ""
         try:
@@ -190,7 +190,7 @@ class VersionPuller:
             failure = f"{request.peer} is not believed: {refusal}"
         except (UnreachableError, OSError) as error:
             failure = str(error) or f"{request.peer} is too slow: {request.size} bytes in {request.seconds:.0f} s"
-        return Fetched(request.path, failure)
+        return Answered(request.id, failure=failure)
 
     async def _manifest(self, request: Fetch) -> None:
         peer, open_round = request.peer, self._validator.round
