@@ -16,7 +16,7 @@ from typing import Any, cast
 from eth_typing import ChecksumAddress
 from eth_utils.crypto import keccak
 from web3.exceptions import TransactionNotFound
-from web3.types import TxParams, TxReceipt
+from web3.types import TxReceipt
 
 from codezero.chain.errors import (
     ChainUnreachableError,
@@ -163,7 +163,8 @@ class Sender:
 
     def _sign(self, to: str | None, data: bytes, state: TransactionState, raises: int) -> SignedTransaction:
         """Simulates the call first, so that a refusal costs nothing. Raises ContractError, InsufficientFundsError."""
-        eth, call = self.client.eth, self._call(to, data)
+        eth = self.client.eth
+        call: Any = {"from": self.address, "data": "0x" + data.hex()} | ({} if to is None else {"to": to})
         eth.call(call)
         gas = min(int(eth.estimate_gas(call) * HEADROOM), MAX_GAS)
         nonce = state.count if state.waiting else eth.get_transaction_count(self.address, "pending")
@@ -202,7 +203,3 @@ class Sender:
 
     def _stuck(self, signed: SignedTransaction) -> bool:
         return signed.hash in self._sent and time.monotonic() - self._sent[signed.hash][0] >= STUCK_SECONDS
-
-    def _call(self, to: str | None, data: bytes) -> TxParams:
-        call: Any = {"from": self.address, "data": "0x" + data.hex()}
-        return call if to is None else call | {"to": to}

@@ -3,6 +3,7 @@
 And which games it opens: on its own attempts, on values that a proposer claims, and on values that it knows.
 """
 
+import itertools
 import math
 import re
 import secrets
@@ -230,16 +231,13 @@ class Opener:
         for group in tested:
             codes = list(self._opinions.read(group))
             if codes and len(games) < most:
-                game = self._game(GameKind.PROGRAM, group.group.problem, round_number, random.choice(codes), VERDICTS)
+                game = self._game(group.group.problem, round_number, VERDICTS, random.choice(codes))
                 games += [(game, None)] if game else []
         return games[:most]
 
     def _values(self, groups: Sequence[ScoredGroup], round_number: int, most: int, random: Random) -> list[Opened]:
-        games: list[Opened] = []
-        for group in groups:
-            if len(games) < most and (opened := self._value(group, round_number, random)):
-                games.append(opened)
-        return games
+        games = (opened for group in groups if (opened := self._value(group, round_number, random)))
+        return list(itertools.islice(games, max(0, most)))
 
     def _value(self, group: ScoredGroup, round_number: int, random: Random) -> Opened | None:
         problem, sandbox = group.group.problem, self._opinions.sandbox
@@ -260,26 +258,25 @@ class Opener:
         answers = (first, *(value for value, _ in values.most_common(MOST_VALUES) if value), NONE)
         salt = secrets.token_bytes(32)
         commitment = Opening(bytes(32), salt, reference).commitment
-        game = self._game(GameKind.VALUE, problem, round_number, "", answers, call, commitment)
+        game = self._game(problem, round_number, answers, call=call, commitment=commitment)
         return (game, Opening(game.id, salt, reference)) if game else None
 
     def _game(
         self,
-        kind: GameKind,
         problem: Problem,
-        round_number: int,
-        code: str,
+        number: int,
         answers: tuple[str, ...],
+        code: str = "",
+        *,
         call: str = "",
         commitment: bytes | None = None,
     ) -> Game | None:
-        """None where it would break a rule."""
-        tests, proposer = (call,) if call else problem.tests, problem.proposer
+        """About a program or a call. None where it would break a rule."""
+        kind, tests = (GameKind.VALUE, (call,)) if call else (GameKind.PROGRAM, problem.tests)
+        asked = problem.question, code, tests, answers, problem.proposer, commitment
         try:
-            game = Game(
-                kind, self._swarm, self._me, round_number, problem.question, code, tests, answers, proposer, commitment
-            )
-            check_game(game, peer=self._me, round=round_number, swarm=self._swarm)
+            game = Game(kind, self._swarm, self._me, number, *asked)
+            check_game(game, peer=self._me, round=number, swarm=self._swarm)
         except (ValueError, MarketError, ProblemError):
             return None
         return game

@@ -53,8 +53,8 @@ class HivemindSwarm(ProposalStore):
         settings = network_settings(config)
         super().__init__(Identity.load(Path(settings.identity)).peer_id)
         self.tokenizer_digest, self._environment = tokenizer_digest, environment
-        self._network = NetworkProcess(settings, state)
-        self.ask, self.serve = self._network.ask, self._network.serve
+        self._network = network = NetworkProcess(settings, state)
+        self.start, self.close, self.ask, self.serve = network.start, network.close, network.ask, network.serve
         self._arrived: deque[RolloutGroup] = deque(maxlen=ARRIVED_GROUPS)
         self._posts = Newest[tuple[str, int], Post](WAITING_POSTS)
         """By author and round, so that nobody's many push out the others'."""
@@ -64,10 +64,6 @@ class HivemindSwarm(ProposalStore):
         self._versions: tuple[bytes, list[str]] = b"", []
         """The manifest and the files that it names."""
         self._counts: Counter[str] = Counter()
-
-    def start(self) -> None:
-        """Start the network process and return; `addresses` waits until it is ready. Raises IdentityError."""
-        self._network.start()
 
     @property
     def addresses(self) -> list[str]:
@@ -154,10 +150,6 @@ class HivemindSwarm(ProposalStore):
         }
         always = ("groups_received", "bytes_in", "bytes_out")
         return metrics | {f"swarm/{name}": counts[name] for name in (*always, *sorted(counts))}
-
-    def close(self) -> None:
-        """End the network process."""
-        self._network.close()
 
     def play(self, round_number: int, *, hungry: bool = False) -> None:
         """The round that is open. Raises SwarmError."""
