@@ -44,7 +44,6 @@ MAX_FEE = 2_000 * 10**9
 DEFAULT_TIP = 10**9
 PAUSES = 0.05, 2.0
 """Seconds between two polls for a transaction that was sent, at first and at most."""
-NEVER = (-math.inf, -math.inf)
 AGAIN_SECONDS = 5.0
 """The same bytes are sent again when they have not been mined for this long."""
 GONE_SECONDS = 0.5
@@ -129,13 +128,15 @@ class Sender:
             for transaction in signed:
                 self._sent.pop(transaction.hash, None)
             return state.receipt
-        if state.waiting is None or self._stuck(state.waiting):
+        now = time.monotonic()
+        first, last = self._sent.get(state.waiting.hash if state.waiting else "", (now, -math.inf))
+        if state.waiting is None or now - first >= STUCK_SECONDS:
             if len(signed) == most:
                 raise ChainError("transactions keep failing although the contract accepts them in advance")
             signed.append(self._sign(to, data, state, raises=len(signed)))
             record(signed[-1])
             self._send(signed[-1])
-        elif time.monotonic() - self._sent.get(state.waiting.hash, NEVER)[1] >= AGAIN_SECONDS:
+        elif now - last >= AGAIN_SECONDS:
             self._send(state.waiting)
         return None
 
@@ -200,6 +201,3 @@ class Sender:
             self.client.eth.send_raw_transaction(signed.raw)
         except (ChainUnreachableError, WrongChainError, RpcError, ContractError) as error:
             logger.debug("sending %s: %s", signed.hash, error)
-
-    def _stuck(self, signed: SignedTransaction) -> bool:
-        return signed.hash in self._sent and time.monotonic() - self._sent[signed.hash][0] >= STUCK_SECONDS
