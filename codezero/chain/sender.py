@@ -18,14 +18,8 @@ from eth_utils.crypto import keccak
 from web3.exceptions import TransactionNotFound
 from web3.types import TxReceipt
 
-from codezero.chain.errors import (
-    ChainUnreachableError,
-    ContractError,
-    InsufficientFundsError,
-    RpcError,
-    UnknownOutcomeError,
-    WrongChainError,
-)
+from codezero.chain import errors
+from codezero.chain.errors import ChainUnreachableError, RpcError, WrongChainError
 from codezero.chain.outbox_db import SignedTransaction
 from codezero.chain.provider import ChainClient
 from codezero.chain.wallet import Wallet, transaction_fields
@@ -113,7 +107,7 @@ class Sender:
                 left = until - time.monotonic()
                 if signed and left <= 0:
                     text = f"a transaction was sent and has not been seen in a block yet{f' ({why})' if why else ''}"
-                    raise UnknownOutcomeError(text) from why
+                    raise errors.UnknownOutcomeError(text) from why
                 time.sleep(max(0.0, min(backoff(attempt, *PAUSES), left)))
 
     def _step(
@@ -172,7 +166,7 @@ class Sender:
         tip, fee = self._fees(1.25**raises if state.waiting else 1.0)
         balance = eth.get_balance(self.address)
         if balance < gas * fee:
-            raise InsufficientFundsError(
+            raise errors.InsufficientFundsError(
                 f"account {self.address} has {balance / 1e18:.6f} of the chain's coin, and a transaction may cost "
                 f"{gas * fee / 1e18:.6f}; send it some"
             )
@@ -199,5 +193,5 @@ class Sender:
         self._sent[signed.hash] = self._sent.get(signed.hash, (now, now))[0], now
         try:
             self.client.eth.send_raw_transaction(signed.raw)
-        except (ChainUnreachableError, WrongChainError, RpcError, ContractError) as error:
+        except (ChainUnreachableError, WrongChainError, RpcError, errors.ContractError) as error:
             logger.debug("sending %s: %s", signed.hash, error)
