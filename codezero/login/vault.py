@@ -130,7 +130,7 @@ class Vault:
     def refuse_owned(self) -> None:
         """Raises HttpRefusal when the node has an owner."""
         if self.owner() is not None:
-            raise _already_claimed()
+            raise HttpRefusal(409, "this node has an owner already; log in instead")
 
     def claim(self, key: bytes, proof: Proof, opener: bytes) -> Owner:
         """Seal `key` for who proves himself by `proof`; it is on the disk, and opens again, when this returns.
@@ -141,7 +141,7 @@ class Vault:
         owner = Owner(account=account, proof=proof, sealed=Sealed.of(key, opener, _bound(account, proof)))
         with self._folder.locked():
             if not self._folder.create(OWNER, msgspec.json.encode(owner)):
-                raise _already_claimed()
+                self.refuse_owned()
         written = self.owner()
         if written is None or written.open(opener) != key:
             self._folder.delete(OWNER)
@@ -206,10 +206,6 @@ def _address(key: bytes) -> str:
         return Account.from_key(key).address
     except ValueError:  # its text may show the key
         raise LoginError("these bytes are no private key") from None
-
-
-def _already_claimed() -> HttpRefusal:
-    return HttpRefusal(409, "this node has an owner already; log in instead")
 
 
 def _bound(account: str, proof: Proof) -> str:

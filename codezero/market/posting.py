@@ -40,7 +40,9 @@ class Posting:
         self.players.add(post.peer)
         ledger, peer = self._ledger, post.peer
         for game in message.games:
-            self._keep_game(game)
+            rows = ledger.all(Fact.GAME, msgspec.Raw, [game.round])
+            if sum(row.peer == game.opener for row in rows) < games.MOST_GAMES:
+                ledger.put(Fact.GAME, game.round, game.opener, game.id, game)
         if message.root is not None and self._roots and post.round == now:
             ledger.put(Fact.ROOT, now, peer, message.root, message.root)
         for reveal in message.reveals:
@@ -50,11 +52,6 @@ class Posting:
         for evidence in message.evidence:
             if (game := self._game(peer, evidence.game)) is not None:
                 ledger.put(Fact.EVIDENCE, game.round, peer, game.id, evidence, replace=True)
-
-    def _keep_game(self, game: Game) -> None:
-        rows = self._ledger.all(Fact.GAME, msgspec.Raw, [game.round])
-        if sum(row.peer == game.opener for row in rows) < games.MOST_GAMES:
-            self._ledger.put(Fact.GAME, game.round, game.opener, game.id, game)
 
     def _game(self, opener: str, name: bytes) -> Game | None:
         return next((row.data for row in self._ledger.named(Fact.GAME, name, Game) if row.peer == opener), None)

@@ -47,13 +47,7 @@ def decode_body(data: bytes) -> tuple[str, int, tuple[RolloutGroup, ...]]:
     else:
         problems = [_problem(group.problem) for group in body.groups]
     groups = tuple(
-        RolloutGroup(
-            problem=problem,
-            completions=tuple(_completion(completion) for completion in group.completions),
-            peer_id=body.peer,
-            round=body.round,
-            policy_step=group.policy_step,
-        )
+        RolloutGroup(problem, tuple(map(_completion, group.completions)), body.peer, body.round, group.policy_step)
         for problem, group in zip(problems, body.groups, strict=True)
     )
     return body.peer, body.round, groups
@@ -225,9 +219,7 @@ def _wire_completion(completion: Completion) -> schema.WireCompletion:
         ids = struct.pack(f"<{count}I", *completion.token_ids)
     except struct.error as error:
         raise WireRefusal("schema", "a token id outside u32") from error
-    return schema.WireCompletion(
-        text=completion.text, ids=ids, logprobs=struct.pack(f"<{count}e", *nats), finished=completion.finished
-    )
+    return schema.WireCompletion(completion.text, ids, struct.pack(f"<{count}e", *nats), completion.finished)
 
 
 def _completion(wire: schema.WireCompletion) -> Completion:
@@ -238,9 +230,7 @@ def _completion(wire: schema.WireCompletion) -> Completion:
     logprobs = struct.unpack(f"<{count}e", wire.logprobs)
     if not all(schema.LOWEST_LOGPROB <= value <= 0 for value in logprobs):  # NaN holds no bound
         raise WireRefusal("logprobs", "not finite, or above zero")
-    return Completion(
-        text=wire.text, token_ids=struct.unpack(f"<{count}I", wire.ids), logprobs=logprobs, finished=wire.finished
-    )
+    return Completion(wire.text, struct.unpack(f"<{count}I", wire.ids), logprobs, wire.finished)
 
 
 def _check_text(*texts: str) -> None:
