@@ -199,9 +199,7 @@ class PeerRecordValidator:
         """Cheap rules first. Raises WireRefusal."""
         if len(record.value) > MAX_VALUE + MAX_DEPOSIT:
             raise WireRefusal("size")
-        now = self.clock()
-        if not now - CLOCK_SKEW < record.expiration_time <= now + MAX_LIFETIME + CLOCK_SKEW:  # NaN holds no bound
-            raise WireRefusal("expiry")
+        self._check_expiry(record.expiration_time)
         peer = _owner(record.subkey)
         envelope = _open(record.value)
         place = parse_key(envelope.key)
@@ -225,10 +223,18 @@ class PeerRecordValidator:
     def _check_header(self, place: RecordPlace, peer: str, record: DHTRecord, envelope: Envelope) -> None:
         if len(record.value) > MAX_VALUE or len(envelope.payload) > MAX_HEADER:
             raise WireRefusal("size")
-        if self.round is not None and not self.round - ROUNDS_BEHIND <= place.round <= self.round + ROUNDS_AHEAD:
-            raise WireRefusal("round")
+        self._check_round(place.round)
         if place.shard != shard_of(place.round, peer, place.shards, place.kind):
             raise WireRefusal("shard")
+
+    def _check_expiry(self, expiry: float) -> None:
+        now = self.clock()
+        if not now - CLOCK_SKEW < expiry <= now + MAX_LIFETIME + CLOCK_SKEW:  # NaN holds no bound
+            raise WireRefusal("expiry")
+
+    def _check_round(self, round_number: int) -> None:
+        if self.round is not None and not self.round - ROUNDS_BEHIND <= round_number <= self.round + ROUNDS_AHEAD:
+            raise WireRefusal("round")
 
     def _check_quota(self, peer: str, digest: bytes, expiry: float) -> None:
         now = self.clock()
