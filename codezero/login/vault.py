@@ -137,7 +137,7 @@ class Vault:
 
         opener: [32] bytes that come from the proof. Raises HttpRefusal when the node is claimed already.
         """
-        account = _address(key)
+        account = address_of(key)
         owner = Owner(account=account, proof=proof, sealed=Sealed.of(key, opener, _bound(account, proof)))
         with self._folder.locked():
             if not self._folder.create(OWNER, msgspec.json.encode(owner)):
@@ -155,7 +155,7 @@ class Vault:
 
     def unlock(self, key: bytes) -> None:
         """Leave the key open until the login expires."""
-        account, expires = _address(key), self._clock() + self._seconds
+        account, expires = address_of(key), self._clock() + self._seconds
         with self._folder.locked():
             device = self._device()
             if device is None:
@@ -200,7 +200,7 @@ class Vault:
         return device if device is not None and len(device) == 32 else None
 
 
-def _address(key: bytes) -> str:
+def address_of(key: bytes) -> str:
     """Checksummed. Raises LoginError for bytes that are no key."""
     try:
         return Account.from_key(key).address
