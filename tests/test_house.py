@@ -161,9 +161,9 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 
 BUDGETS = {
-    "files": 308,
-    "lines": 47_489,
-    "lines of code": 33_086,
+    "files": 307,
+    "lines": 47_398,
+    "lines of code": 32_998,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,
@@ -171,7 +171,7 @@ BUDGETS = {
     "files over 300 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,
-    "lines of the reading path": 2316,
+    "lines of the reading path": 2309,
 }
 """Who comes below one lowers it. Aims: 245 files, 35,000 lines, 24,500 of code, 14 in the root, no name twice, 90."""
 READING_PATH = [

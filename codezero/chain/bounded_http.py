@@ -10,7 +10,6 @@ from functools import cache
 from urllib.parse import urlsplit
 
 import aiohttp
-import msgspec
 
 from codezero.chain.errors import ChainUnreachableError
 from codezero.errors import ConfigError
@@ -18,8 +17,6 @@ from codezero.errors import ConfigError
 MAX_ANSWER = 8 << 20
 """Bytes of one answer. The largest honest one is a page of events."""
 MAX_HEADER = 8190
-UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises over bytes of another form."""
 
 
 @cache
@@ -97,9 +94,3 @@ def shown(url: str) -> str:
     """The part of an address that logs may show: path and query can hold an API key, and a multiaddress has neither."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}" if parts.scheme else url
-
-
-def header_token(raw: bytes) -> str | None:
-    """A file's or variable's one word for an HTTP header, without the white space around it; None when it is none."""
-    token = raw.strip()
-    return token.decode("ascii") if token and all(0x21 <= byte <= 0x7E for byte in token) else None

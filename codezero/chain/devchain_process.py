@@ -8,7 +8,6 @@ A process that was started so ends when nobody holds `users.lock` any more. Lock
     chain.log       stderr of a process that a node started
 """
 
-import os
 import subprocess
 import sys
 import threading
@@ -19,8 +18,8 @@ from typing import Annotated
 
 import msgspec
 
-from codezero.errors import ChainError, ConfigError, translated
-from codezero.system.files import read_json, set_aside, take_lock
+from codezero.errors import ChainError, ConfigError
+from codezero.system.files import UNDECODABLE, Lock, read_json, set_aside
 
 SERVING, STARTING, USERS, ENDPOINT = "serving.lock", "starting.lock", "users.lock", "endpoint.json"
 LOG = "chain.log"
@@ -56,7 +55,7 @@ class ChainEndpoint(msgspec.Struct, frozen=True):
 
     def answers(self) -> bool:
         """Is the very process that wrote this reached there? Another program on its old port is not."""
-        from codezero.chain.bounded_http import UNDECODABLE, post  # aiohttp is not for those who only lock a file
+        from codezero.chain.bounded_http import post  # aiohttp is not for those who only find the file
 
         request = b'{"jsonrpc":"2.0","id":1,"method":"web3_clientVersion","params":[]}'
         try:
@@ -64,20 +63,6 @@ class ChainEndpoint(msgspec.Struct, frozen=True):
             return msgspec.json.decode(raw, type=dict[str, object]).get("result") == self.version
         except (ChainError, *UNDECODABLE):
             return False
-
-
-class Lock:
-    """A lock file; its directory is made where it is missing. `close` gives it back, also twice. Raises ChainError."""
-
-    def __init__(self, path: Path) -> None:
-        with translated(ChainError, f"cannot open {path}", OSError):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b")
-        self.close = self._file.close
-
-    def take(self, shared: bool = False) -> bool:
-        """Is it ours now? Never waits. A shared lock goes together with other shared ones. False once closed."""
-        return not self._file.closed and take_lock(self._file.fileno(), shared=shared)
 
 
 class DevChainHandle(AbstractContextManager["DevChainHandle"]):

@@ -27,11 +27,11 @@ from msgspec import Meta
 
 from codezero.chain.devchain import Evm
 from codezero.chain.devchain_metering import REFUSED, RUN_SECONDS, OutOfTime, RpcRefusal
-from codezero.chain.devchain_process import BUSY, ENDPOINT, SERVING, USERS, ChainEndpoint, Lock, check_id
+from codezero.chain.devchain_process import BUSY, ENDPOINT, SERVING, USERS, ChainEndpoint, check_id
 from codezero.chain.devchain_rpc import INVALID_PARAMS, METHODS, OVER_LIMIT, WRITING, Methods
 from codezero.chain.devchain_store import Store
 from codezero.errors import ChainError, CodeZeroError, ConfigError, translated
-from codezero.system.files import write_atomic
+from codezero.system.files import UNDECODABLE, Lock, write_atomic
 from codezero.system.signals import Stop
 
 HOST = "127.0.0.1"
@@ -161,7 +161,7 @@ class RpcServer:
             if body.count(b"[") + body.count(b"{") > MAX_NESTED:
                 raise RecursionError("too many brackets")
             asked = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             return _error(None, RpcRefusal(PARSE_ERROR, f"not JSON: {error}"))
         if not isinstance(asked, list):
             return await self._answer_request(asked)

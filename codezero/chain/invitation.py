@@ -1,10 +1,16 @@
-"""The invitation, `swarm.toml`: all that a stranger needs to join a swarm, every field signed by who founded it."""
+"""The invitation, `swarm.toml`: all that a stranger needs to join a swarm, every field signed by who founded it.
+
+And the code by which a stranger joins: where the founder's node is, and which invitation it has to give. The text is
+`cz1`, the version, and base58 with a checksum of a few fields as msgpack: one word, easily copied.
+"""
 
 import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
+import base58
 import msgspec
 from eth_account import Account
 from eth_account.messages import encode_defunct
@@ -133,3 +139,60 @@ def decode_invitation(raw: bytes, origin: str) -> Invitation:
         raise InviteError(f"{origin} is no invitation: {printable(str(error))}") from error
     check_signature(invitation)
     return invitation
+
+
+CODE_PREFIX = "cz1"
+MAX_CODE, MAX_WAYS = 1024, 4
+"""Characters of a code, and addresses in it; with two IPv4 addresses it has about 165."""
+_HOST = r"(?:ip4|ip6|dns[46]?)/[0-9A-Za-z.:-]{1,128}"
+_WAY = re.compile(rf"/({_HOST})/tcp/(\d{{1,5}})/p2p/([1-9A-HJ-NP-Za-km-z]{{32,64}})")
+
+
+class JoinCode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a code says. Nothing of it is believed before the invitation has this digest and its founder's signature."""
+
+    name: Annotated[str, Meta(pattern=NAME)]
+    digest: Annotated[bytes, Meta(min_length=DIGEST, max_length=DIGEST)]
+    """As `Invitation.digest`."""
+    peer: Annotated[bytes, Meta(min_length=34, max_length=38)]
+    """The multihash that a peer id is."""
+    ways: Annotated[
+        list[tuple[Annotated[str, Meta(pattern=rf"^{_HOST}\Z")], Annotated[int, Meta(ge=1, le=65535)]]],
+        Meta(min_length=1, max_length=MAX_WAYS),
+    ]
+    """Hosts, each behind its protocol, and ports."""
+
+    @property
+    def addresses(self) -> list[str]:
+        """Of the founder's node: multiaddresses that end in its peer id."""
+        peer = base58.b58encode(self.peer).decode()
+        return [f"/{host}/tcp/{port}/p2p/{peer}" for host, port in self.ways]
+
+    @property
+    def text(self) -> str:
+        return CODE_PREFIX + base58.b58encode_check(msgspec.msgpack.encode(self)).decode()
+
+
+def encode_code(invitation: Invitation) -> str:
+    """Raises ConfigError for a founder whose addresses are all of another kind."""
+    ways = [match.groups() for address in invitation.network.bootnodes if (match := _WAY.fullmatch(address))]
+    if not ways:
+        raise ConfigError("no address of the invitation is like /ip4/HOST/tcp/PORT; name one with swarm.announce")
+    peer, hosts = ways[0][2], [(host, int(port)) for host, port, of in ways if of == ways[0][2]]
+    return JoinCode(invitation.network.name, invitation.digest, base58.b58decode(peer), hosts[:MAX_WAYS]).text
+
+
+def decode_code(text: str) -> JoinCode:
+    """Raises InviteError."""
+    if re.match(r"cz[2-9]", text):
+        raise InviteError(f"this code is of a later version, {text[:3]}; update this node")
+    try:
+        code = msgspec.msgpack.decode(base58.b58decode_check(text[len(CODE_PREFIX) : MAX_CODE]), type=JoinCode)
+        if code.text != text:
+            raise ValueError("not as it is written")
+    except ValueError as error:  # msgspec raises nothing else
+        raise InviteError(
+            f"{text[:20]!r}… is neither a file here nor a whole code: a letter of it is missing or mistyped; copy it "
+            "again from what the founder's node prints"
+        ) from error
+    return code

@@ -44,8 +44,7 @@ class CastBallot(NamedTuple):
     """A ballot as the chain shows it."""
 
     peer: str
-    account: str
-    """That registered the peer. Only it can cast the peer's ballots."""
+    """Only the account that registered it can cast its ballots."""
     ballot: BallotSheet
 
 
@@ -82,7 +81,7 @@ class ContractMarket(BoundContract):
         if len(jurors) > MOST_JURORS:
             raise ChainError(f"ballots of {len(jurors)} peers were requested; {MOST_JURORS} are the most")
         accounts = self._coordinator.owners(jurors)
-        peers = {peer_key(peer): (peer, account) for peer, account in accounts.items() if account is not None}
+        peers = {peer_key(peer): peer for peer, account in accounts.items() if account is not None}
         ballots: list[CastBallot] = []
         counts = dict.fromkeys(peers, 0)
         for event in self._events(round_number, "Judged", [[f"0x{key.hex()}" for key in peers]]) if peers else ():
@@ -92,7 +91,7 @@ class ContractMarket(BoundContract):
                 ballot = checked_ballot(**args)
                 counts[key] += 1
                 if counts[key] <= MOST_BALLOTS:
-                    ballots.append(CastBallot(*peers[key], ballot))
+                    ballots.append(CastBallot(peers[key], ballot))
         return ballots
 
     def players(self) -> dict[bytes, tuple[str, str]]:

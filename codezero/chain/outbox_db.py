@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from codezero.chain.devchain_process import Lock
 from codezero.errors import ChainError, translated
+from codezero.system.files import Lock
 
 Kind = Literal["reward", "vote", "anchor", "ballot"]
 State = Literal["pending", "sent", "accepted", "refused"]

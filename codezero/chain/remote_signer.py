@@ -18,10 +18,10 @@ from hexbytes import HexBytes
 from msgspec import Meta
 from rlp.exceptions import RLPException
 
-from codezero.chain.bounded_http import UNDECODABLE, check_url, header_token, post, shown
+from codezero.chain.bounded_http import check_url, post, shown
 from codezero.chain.errors import ChainUnreachableError
 from codezero.errors import ConfigError, WalletError, translated
-from codezero.system.files import read_private
+from codezero.system.files import UNDECODABLE, read_private
 
 SECONDS = 10.0
 MAX_TOKEN = 512
@@ -51,11 +51,11 @@ class RemoteWallet:
 
         Raises WalletError, ChainUnreachableError.
         """
-        token, where = header_token(read_private(self._token, MAX_TOKEN)), shown(self._url)
-        if token is None:
+        token, where = read_private(self._token, MAX_TOKEN).strip(), shown(self._url)
+        if not token or not all(0x21 <= byte <= 0x7E for byte in token):  # no word for an HTTP header
             raise WalletError(f"{self._token} holds no token; log in again")
         body = msgspec.json.encode({"transaction": dict(fields)})
-        status, raw = post(self._url, body, SECONDS, {"Authorization": f"Bearer {token}"}, MAX_ANSWER)
+        status, raw = post(self._url, body, SECONDS, {"Authorization": f"Bearer {token.decode()}"}, MAX_ANSWER)
         if status in (401, 403):
             raise WalletError(f"the signer {where} does not accept the token in {self._token}; log in again")
         if status == 409:

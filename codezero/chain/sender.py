@@ -16,16 +16,10 @@ from typing import Any, cast
 from eth_typing import ChecksumAddress
 from eth_utils.crypto import keccak
 from web3.exceptions import TransactionNotFound
-from web3.types import TxParams, TxReceipt
+from web3.types import TxReceipt
 
-from codezero.chain.errors import (
-    ChainUnreachableError,
-    ContractError,
-    InsufficientFundsError,
-    RpcError,
-    UnknownOutcomeError,
-    WrongChainError,
-)
+from codezero.chain import errors
+from codezero.chain.errors import ChainUnreachableError, RpcError, WrongChainError
 from codezero.chain.outbox_db import SignedTransaction
 from codezero.chain.provider import ChainClient
 from codezero.chain.wallet import Wallet, transaction_fields
@@ -44,7 +38,6 @@ MAX_FEE = 2_000 * 10**9
 DEFAULT_TIP = 10**9
 PAUSES = 0.05, 2.0
 """Seconds between two polls for a transaction that was sent, at first and at most."""
-NEVER = (-math.inf, -math.inf)
 AGAIN_SECONDS = 5.0
 """The same bytes are sent again when they have not been mined for this long."""
 GONE_SECONDS = 0.5
@@ -114,7 +107,7 @@ class Sender:
                 left = until - time.monotonic()
                 if signed and left <= 0:
                     text = f"a transaction was sent and has not been seen in a block yet{f' ({why})' if why else ''}"
-                    raise UnknownOutcomeError(text) from why
+                    raise errors.UnknownOutcomeError(text) from why
                 time.sleep(max(0.0, min(backoff(attempt, *PAUSES), left)))
 
     def _step(
@@ -129,13 +122,15 @@ class Sender:
             for transaction in signed:
                 self._sent.pop(transaction.hash, None)
             return state.receipt
-        if state.waiting is None or self._stuck(state.waiting):
+        now = time.monotonic()
+        first, last = self._sent.get(state.waiting.hash if state.waiting else "", (now, -math.inf))
+        if state.waiting is None or now - first >= STUCK_SECONDS:
             if len(signed) == most:
                 raise ChainError("transactions keep failing although the contract accepts them in advance")
             signed.append(self._sign(to, data, state, raises=len(signed)))
             record(signed[-1])
             self._send(signed[-1])
-        elif time.monotonic() - self._sent.get(state.waiting.hash, NEVER)[1] >= AGAIN_SECONDS:
+        elif now - last >= AGAIN_SECONDS:
             self._send(state.waiting)
         return None
 
@@ -163,14 +158,15 @@ class Sender:
 
     def _sign(self, to: str | None, data: bytes, state: TransactionState, raises: int) -> SignedTransaction:
         """Simulates the call first, so that a refusal costs nothing. Raises ContractError, InsufficientFundsError."""
-        eth, call = self.client.eth, self._call(to, data)
+        eth = self.client.eth
+        call: Any = {"from": self.address, "data": "0x" + data.hex()} | ({} if to is None else {"to": to})
         eth.call(call)
         gas = min(int(eth.estimate_gas(call) * HEADROOM), MAX_GAS)
         nonce = state.count if state.waiting else eth.get_transaction_count(self.address, "pending")
         tip, fee = self._fees(1.25**raises if state.waiting else 1.0)
         balance = eth.get_balance(self.address)
         if balance < gas * fee:
-            raise InsufficientFundsError(
+            raise errors.InsufficientFundsError(
                 f"account {self.address} has {balance / 1e18:.6f} of the chain's coin, and a transaction may cost "
                 f"{gas * fee / 1e18:.6f}; send it some"
             )
@@ -197,12 +193,5 @@ class Sender:
         self._sent[signed.hash] = self._sent.get(signed.hash, (now, now))[0], now
         try:
             self.client.eth.send_raw_transaction(signed.raw)
-        except (ChainUnreachableError, WrongChainError, RpcError, ContractError) as error:
+        except (ChainUnreachableError, WrongChainError, RpcError, errors.ContractError) as error:
             logger.debug("sending %s: %s", signed.hash, error)
-
-    def _stuck(self, signed: SignedTransaction) -> bool:
-        return signed.hash in self._sent and time.monotonic() - self._sent[signed.hash][0] >= STUCK_SECONDS
-
-    def _call(self, to: str | None, data: bytes) -> TxParams:
-        call: Any = {"from": self.address, "data": "0x" + data.hex()}
-        return call if to is None else call | {"to": to}

@@ -144,16 +144,11 @@ class EphemeralAccount:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    @property
-    def address(self) -> str | None:
-        """Checksummed. None: there is none, or one with a passphrase of somebody's own, which stays as it is."""
-        wallet = self._wallet()
-        return wallet and wallet.address
-
     def adopt(self) -> bytes | None:
-        """[32] bytes; nothing changes yet. None: there is nothing to take over."""
-        wallet = self._wallet()
-        return wallet and wallet.key()
+        """[32] bytes; nothing changes yet. None: there is none, or one with a passphrase of somebody's own."""
+        secret = passphrase_beside(self._path)
+        exists = self._path.exists() and secret.exists()
+        return KeystoreWallet.open(self._path, read_passphrase(secret)).key() if exists else None
 
     def adopted(self) -> None:
         """Its key is safe elsewhere: nothing here opens it any more. The passphrase goes first."""
@@ -162,11 +157,6 @@ class EphemeralAccount:
                 path.unlink(missing_ok=True)
         except OSError as error:
             raise WalletError(f"{error.filename} cannot be deleted: {error.strerror}") from error
-
-    def _wallet(self) -> KeystoreWallet | None:
-        secret = passphrase_beside(self._path)
-        exists = self._path.exists() and secret.exists()
-        return KeystoreWallet.open(self._path, read_passphrase(secret)) if exists else None
 
 
 def passphrase_beside(path: Path) -> Path:

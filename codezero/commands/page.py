@@ -88,8 +88,9 @@ def _new_code(url: str, folder: "Folder") -> str:
     """Of the process that serves the page: the code it began with may have scrolled away. Raises LoginError."""
     import msgspec
 
-    from codezero.chain.bounded_http import UNDECODABLE, post
+    from codezero.chain.bounded_http import post
     from codezero.login.login import TOKEN, NewCode
+    from codezero.system.files import UNDECODABLE
 
     bearer = {"Authorization": f"Bearer {(folder.read(TOKEN) or b'').decode('ascii', 'replace').strip()}"}
     with translated(LoginError, f"the page at {url} gives no code", ChainError, *UNDECODABLE):

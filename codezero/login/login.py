@@ -18,7 +18,7 @@ import msgspec
 from codezero.errors import CodeZeroError, HttpRefusal, LoginError
 from codezero.login.sessions import ClaimCode, Sessions, Tickets
 from codezero.login.store import Folder
-from codezero.login.vault import Method, Owner, Passkey, Passphrase, Proof, Scrypt, Vault
+from codezero.login.vault import Method, Owner, Passkey, Passphrase, Proof, Scrypt, Vault, address_of
 
 logger = logging.getLogger("codezero.login")
 P = TypeVar("P", Passkey, Passphrase)
@@ -52,10 +52,6 @@ class NewCode(msgspec.Struct, frozen=True):
 
 class Accounts(Protocol):
     """The account that the node has before anybody claims it. Each raises CodeZeroError."""
-
-    @property
-    def address(self) -> str | None:
-        """Checksummed. None: it has none yet, or one that is not to be adopted."""
 
     def adopt(self) -> bytes | None:
         """Its key, [32] bytes, which stays where it is. None: there is none to adopt; a new one is made."""
@@ -158,7 +154,7 @@ class Login:
     def state(self, token: str) -> LoginState:
         """As who holds this session's token may know it; empty: no session."""
         owner, expires = self.vault.owner(), self.sessions.expires(token)
-        address = owner.account if owner else self._accounts.address
+        address = owner.account if owner else self._plain()
         return LoginState(
             claimed=owner is not None,
             methods=[*get_args(Method)] if owner is None else [owner.proof.method],
@@ -170,10 +166,15 @@ class Login:
             chain_id=self.chain_id(),
         )
 
+    def _plain(self) -> str | None:
+        """Address of the account that nobody claimed yet; None: there is none to adopt."""
+        key = self._accounts.adopt()
+        return None if key is None else address_of(key)
+
     def _forget_plain(self, owner: Owner) -> None:
         """What fails here is tried again at the next login."""
         try:
-            if self._accounts.address == owner.account:
+            if self._plain() == owner.account:
                 self._accounts.adopted()
         except CodeZeroError as error:
             logger.warning("the account %s can still be opened without you: %s", owner.account, error)

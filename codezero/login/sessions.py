@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from codezero.errors import HttpRefusal
 from codezero.login.store import Folder
+from codezero.system.state import Newest
 
 logger = logging.getLogger("codezero.login")
 T = TypeVar("T")
@@ -122,12 +123,10 @@ class Tickets(Generic[T]):
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._open: dict[str, tuple[float, T]] = {}
+        self._open = Newest[str, tuple[float, T]](MAX_TICKETS)
 
     def give(self, remembered: T) -> str:
         """Of too many, the oldest is worth nothing any more."""
-        while len(self._open) >= MAX_TICKETS:
-            del self._open[next(iter(self._open))]
         ticket = secrets.token_urlsafe(24)
         self._open[ticket] = (self._clock() + TICKET_SECONDS, remembered)
         return ticket

@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import os
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from codezero.errors import LoginError, translated
-from codezero.system.files import flush, read_private, take_lock, write_atomic, write_new
+from codezero.system.files import UNDECODABLE, Lock, flush, read_private, write_atomic, write_new
 
 T = TypeVar("T")
 
@@ -64,7 +63,7 @@ class Folder:
         content = self.read(name)
         try:
             return None if content is None else msgspec.json.decode(content, type=of)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # its text could show a part of the file
+        except UNDECODABLE:  # its text could show a part of the file
             raise LoginError(f"{self.path / name} is damaged; restore a copy, or move it away") from None
 
     def save(self, name: str, value: msgspec.Struct) -> None:
@@ -74,10 +73,8 @@ class Folder:
     def locked(self) -> Generator[None]:
         """Alone among all processes, each of which only reads and writes small files. Not to be nested."""
         path, deadline = self.path / LOCK, time.monotonic() + LOCK_SECONDS
-        with translated(LoginError, f"{path} cannot be opened", OSError):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor):
-            while not take_lock(descriptor):
+        with contextlib.closing(Lock(path, LoginError)) as lock:
+            while not lock.take():
                 if time.monotonic() >= deadline:
                     raise LoginError(f"another process holds {path}; end it, then try again")
                 time.sleep(0.01)

@@ -130,18 +130,18 @@ class Vault:
     def refuse_owned(self) -> None:
         """Raises HttpRefusal when the node has an owner."""
         if self.owner() is not None:
-            raise _already_claimed()
+            raise HttpRefusal(409, "this node has an owner already; log in instead")
 
     def claim(self, key: bytes, proof: Proof, opener: bytes) -> Owner:
         """Seal `key` for who proves himself by `proof`; it is on the disk, and opens again, when this returns.
 
         opener: [32] bytes that come from the proof. Raises HttpRefusal when the node is claimed already.
         """
-        account = _address(key)
+        account = address_of(key)
         owner = Owner(account=account, proof=proof, sealed=Sealed.of(key, opener, _bound(account, proof)))
         with self._folder.locked():
             if not self._folder.create(OWNER, msgspec.json.encode(owner)):
-                raise _already_claimed()
+                self.refuse_owned()
         written = self.owner()
         if written is None or written.open(opener) != key:
             self._folder.delete(OWNER)
@@ -155,7 +155,7 @@ class Vault:
 
     def unlock(self, key: bytes) -> None:
         """Leave the key open until the login expires."""
-        account, expires = _address(key), self._clock() + self._seconds
+        account, expires = address_of(key), self._clock() + self._seconds
         with self._folder.locked():
             device = self._device()
             if device is None:
@@ -200,16 +200,12 @@ class Vault:
         return device if device is not None and len(device) == 32 else None
 
 
-def _address(key: bytes) -> str:
+def address_of(key: bytes) -> str:
     """Checksummed. Raises LoginError for bytes that are no key."""
     try:
         return Account.from_key(key).address
     except ValueError:  # its text may show the key
         raise LoginError("these bytes are no private key") from None
-
-
-def _already_claimed() -> HttpRefusal:
-    return HttpRefusal(409, "this node has an owner already; log in instead")
 
 
 def _bound(account: str, proof: Proof) -> str:

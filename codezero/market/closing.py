@@ -16,6 +16,7 @@ from codezero.market.ledger import Fact, GameResult, Ledger, LedgerRow, PriceRow
 from codezero.market.payout import STAKE, Place, Position, Sealed, positions
 from codezero.market.pricing import Price, Record, best_power, price, record
 from codezero.stats import wilson
+from codezero.system.state import Newest
 
 JURY = BALLOTS - 1
 """Rounds from the announcement to the anchors whose peers may sit in the jury."""
@@ -55,7 +56,7 @@ class Closing:
         self._ledger, self._me, self._chain = ledger, me, chain
         self.records: dict[str, Record] = {}
         self.powers, self.accounts = (1.0, 1.0), LEAST
-        self._kept: dict[tuple[Fact, int], tuple[int, list[LedgerRow]]] = {}
+        self._kept = Newest[tuple[Fact, int], tuple[int, list[LedgerRow]]](KEPT)
         self.weigh()
 
     def weigh(self) -> None:
@@ -238,8 +239,6 @@ class Closing:
         count, place = self._ledger.count(entry, number), (entry, number)
         if self._kept.get(place, (0, []))[0] != count:
             self._kept[place] = count, self._ledger.all(entry, kind, [number])
-            while len(self._kept) > KEPT:
-                del self._kept[next(iter(self._kept))]
         return self._kept[place][1] if count else []
 
 

@@ -12,7 +12,7 @@ import asyncio
 import re
 import secrets
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ from msgspec import Meta
 from codezero.code.assertions import as_problem
 from codezero.errors import CodeZeroError, HttpRefusal, ProblemError
 from codezero.market.receipts import MAX_ITEMS, Leaf, Receipt, ReceiptItem, SignedReceipt, digest, signed_bytes, tree
+from codezero.system.state import Newest
 from codezero.system.web import RateLimit, answer, check_bearer, error, read_body, refuse
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Status, Verdict
 
@@ -110,8 +111,8 @@ class JudgeService:
     ) -> None:
         """token: of callers; empty: this machine's need none. is_open: the client's routes need none anyway."""
         self._parts, self._token, self._open, self._clock = parts, token, is_open, clock
-        self._sessions = OrderedDict[str, _Session]()
-        self._limits = OrderedDict[tuple[str, str], RateLimit]()
+        self._sessions = Newest[str, _Session](MAX_SESSIONS)
+        self._limits = Newest[tuple[str, str], RateLimit](MAX_CALLERS)
         self._turn, self._waiting = asyncio.Lock(), 0
         self.counts = Counter[str]()
 
@@ -149,12 +150,9 @@ class JudgeService:
     def _take(self, request: web.Request, kind: str, burst: int, seconds: float) -> None:
         """Of the address's allowance and of everybody's. Raises HttpRefusal."""
         for who, times in ((str(request.remote), 1), ("", ALL)):
-            if (who, kind) not in self._limits:
-                self._limits[who, kind] = RateLimit(burst * times, seconds / times, self._clock)
-            self._limits.move_to_end((who, kind))
-            self._limits[who, kind].take()
-        while len(self._limits) > MAX_CALLERS:
-            self._limits.popitem(last=False)
+            limit = self._limits.get((who, kind)) or RateLimit(burst * times, seconds / times, self._clock)
+            self._limits[who, kind] = limit
+            limit.take()
 
     @asynccontextmanager
     async def _judging(self) -> AsyncGenerator[None]:
@@ -174,8 +172,6 @@ class JudgeService:
         async with self._judging():
             problem = await asyncio.to_thread(self._parts.draw)
         now, session = self._clock(), secrets.token_urlsafe(24)
-        while len(self._sessions) >= MAX_SESSIONS:
-            self._sessions.popitem(last=False)
         self._sessions[session] = _Session(problem, body.round_number, now + SESSION_SECONDS)
         given = {"session_id": session, "question": problem.question, "round_number": body.round_number}
         return answer(given | {"expires_in": SESSION_SECONDS})

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from codezero.errors import MarketError, translated
+from codezero.market.games import Game
 from codezero.market.payout import MOST, START
 from codezero.market.pricing import Score
 
@@ -179,6 +180,10 @@ class Ledger:
     def get(self, entry: Fact, round: int, peer: str, name: bytes, kind: type[T]) -> T | None:
         found = self._rows("kind=? AND round=? AND peer=? AND name=?", kind, entry, round, peer, name)
         return found[0].data if found else None
+
+    def of(self, entry: Fact, game: Game, kind: Any) -> Any:
+        """The one of those named by round, opener and game id; None: there is none."""
+        return self.get(entry, game.round, game.opener, game.id, kind)
 
     def all(self, entry: Fact, kind: Any, rounds: Iterable[int] | None = None) -> list[LedgerRow]:
         """Oldest round first. rounds: none others."""

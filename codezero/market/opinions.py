@@ -3,10 +3,11 @@
 And which games it opens: on its own attempts, on values that a proposer claims, and on values that it knows.
 """
 
+import itertools
 import math
 import re
 import secrets
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -21,6 +22,7 @@ from codezero.market.pricing import LEAST_REPORT, Price, clip
 from codezero.protocols import Evaluator
 from codezero.sandbox.base import TRUTH, Job, Sandbox
 from codezero.stats import Array
+from codezero.system.state import Newest
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Standing, problem_id
 
 SURE, DOUBT = 0.98, 0.9
@@ -47,17 +49,15 @@ class Opinions:
     def __init__(self, judge: Evaluator, sandbox: Sandbox | None, block: str) -> None:
         self.sandbox = sandbox
         self._judge, self._block = judge, block
-        self._attempts = OrderedDict[str, Attempts]()
+        self._attempts = Newest[str, Attempts](MOST_QUESTIONS)
         self._beliefs: dict[bytes, float | None] = {}
 
     def remember(self, judged: Sequence[ScoredGroup], own: str) -> None:
         """Own attempts, by question."""
         for group in judged:
             if group.group.peer_id == own and group.group.problem.entry_point:
-                known = dict(self._attempts.pop(group.group.problem.question, []))
+                known = dict(self.attempts(group.group.problem.question))
                 self._attempts[group.group.problem.question] = list((known | self.read(group)).items())[-64:]
-        while len(self._attempts) > MOST_QUESTIONS:
-            self._attempts.popitem(last=False)
 
     def read(self, group: ScoredGroup) -> dict[str, float]:
         """The programs of a group, and how far each is believed."""
@@ -231,16 +231,13 @@ class Opener:
         for group in tested:
             codes = list(self._opinions.read(group))
             if codes and len(games) < most:
-                game = self._game(GameKind.PROGRAM, group.group.problem, round_number, random.choice(codes), VERDICTS)
+                game = self._game(group.group.problem, round_number, VERDICTS, random.choice(codes))
                 games += [(game, None)] if game else []
         return games[:most]
 
     def _values(self, groups: Sequence[ScoredGroup], round_number: int, most: int, random: Random) -> list[Opened]:
-        games: list[Opened] = []
-        for group in groups:
-            if len(games) < most and (opened := self._value(group, round_number, random)):
-                games.append(opened)
-        return games
+        games = (opened for group in groups if (opened := self._value(group, round_number, random)))
+        return list(itertools.islice(games, max(0, most)))
 
     def _value(self, group: ScoredGroup, round_number: int, random: Random) -> Opened | None:
         problem, sandbox = group.group.problem, self._opinions.sandbox
@@ -261,26 +258,25 @@ class Opener:
         answers = (first, *(value for value, _ in values.most_common(MOST_VALUES) if value), NONE)
         salt = secrets.token_bytes(32)
         commitment = Opening(bytes(32), salt, reference).commitment
-        game = self._game(GameKind.VALUE, problem, round_number, "", answers, call, commitment)
+        game = self._game(problem, round_number, answers, call=call, commitment=commitment)
         return (game, Opening(game.id, salt, reference)) if game else None
 
     def _game(
         self,
-        kind: GameKind,
         problem: Problem,
-        round_number: int,
-        code: str,
+        number: int,
         answers: tuple[str, ...],
+        code: str = "",
+        *,
         call: str = "",
         commitment: bytes | None = None,
     ) -> Game | None:
-        """None where it would break a rule."""
-        tests, proposer = (call,) if call else problem.tests, problem.proposer
+        """About a program or a call. None where it would break a rule."""
+        kind, tests = (GameKind.VALUE, (call,)) if call else (GameKind.PROGRAM, problem.tests)
+        asked = problem.question, code, tests, answers, problem.proposer, commitment
         try:
-            game = Game(
-                kind, self._swarm, self._me, round_number, problem.question, code, tests, answers, proposer, commitment
-            )
-            check_game(game, peer=self._me, round=round_number, swarm=self._swarm)
+            game = Game(kind, self._swarm, self._me, number, *asked)
+            check_game(game, peer=self._me, round=number, swarm=self._swarm)
         except (ValueError, MarketError, ProblemError):
             return None
         return game

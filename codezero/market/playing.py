@@ -155,29 +155,21 @@ class Player:
         if self._opinions.sandbox is None:
             return
         for game in live:
-            place = game.round, game.opener, game.id
+            place, of = (game.round, game.opener, game.id), self._ledger.of
             late = self._round > game.round + EXECUTED_STEP
-            if self._clock() < deadline and late and not self._known(Fact.EXECUTED, game):
-                opening = self._opening(game)
+            if self._clock() < deadline and late and of(Fact.EXECUTED, game, msgspec.Raw) is None:
+                opening = of(Fact.OPENING, game, Opening)
                 if game.kind is not GameKind.VALUE or opening is not None:
                     self._ledger.put(Fact.EXECUTED, *place, self._opinions.executes(game, opening))
-            due = self._clock() < deadline and game in chosen and not self._known(Fact.VALUES, game)
+            due = self._clock() < deadline and game in chosen and of(Fact.VALUES, game, msgspec.Raw) is None
             if due and (values := self._opinions.values(game)):
                 self._ledger.put(Fact.VALUES, *place, values)
 
-    def _known(self, entry: Fact, game: Game) -> bool:
-        return bool(self._ledger.named(entry, game.id, msgspec.Raw))
-
-    def _opening(self, game: Game) -> Opening | None:
-        return self._ledger.get(Fact.OPENING, game.round, game.opener, game.id, Opening)
-
     def _executed(self, game: Game) -> int | None:
-        rows = self._ledger.named(Fact.EXECUTED, game.id, int | None)
-        return rows[0].data if rows else None
+        return self._ledger.of(Fact.EXECUTED, game, int | None)
 
     def _values(self, game: Game) -> list[tuple[str, float]]:
-        rows = self._ledger.named(Fact.VALUES, game.id, list[tuple[str, float]])
-        return rows[0].data if rows else []
+        return self._ledger.of(Fact.VALUES, game, list[tuple[str, float]]) or []
 
     def _sealed(self) -> Sealed | None:
         return self._ledger.get(Fact.SEAL, self._round, self._me, b"", Sealed)
@@ -204,9 +196,9 @@ class Player:
         if step is None:
             return None
         price = self._closing.price(game, self._closing.positions(game), step - 1) if step else None
-        rows = self._ledger.named(Fact.EVIDENCE, game.id, Evidence)
+        known = self._ledger.of(Fact.EVIDENCE, game, Evidence)
         trusted = game.opener in self._closing.records and self._closing.records[game.opener].vote
-        evidence = rows[-1].data.outcomes if rows and trusted else ()
+        evidence = known.outcomes if known and trusted else ()
         executed = self._executed(game) if step >= EXECUTED_STEP else None
         price = price if price and price.voters else None
         q = self._opinions.report(game, price, executed, self._values(game), evidence)
@@ -240,7 +232,7 @@ class Player:
         for item in self._ledger.unsettled(Game):
             game, age = item.data, self._round - item.round
             value = self._value(game) if age >= OVER or (self._settings.confirm and age > STEPS) else None
-            opening = self._opening(game)
+            opening = self._ledger.of(Fact.OPENING, game, Opening)
             if value is not None and self._settings.confirm and not (opening and opening.reference):
                 self._ledger.put(Fact.CONFIRMED, *item[:3], value)
             if age >= OVER:

@@ -7,20 +7,8 @@ from collections import Counter
 import msgspec
 
 from codezero.errors import MarketError, SandboxError
-from codezero.market.games import (
-    BALLOTS,
-    MOST_GAMES,
-    OVER,
-    SHOWN_ROUNDS,
-    STEPS,
-    Evidence,
-    Game,
-    GameKind,
-    MarketPost,
-    Opening,
-    Reveal,
-    parse_post,
-)
+from codezero.market import games
+from codezero.market.games import Evidence, Game, Opening
 from codezero.market.ledger import Fact, Ledger
 from codezero.market.opinions import Opinions
 from codezero.market.payout import Sealed, seal_root
@@ -42,17 +30,19 @@ class Posting:
     def receive(self, post: Post, now: int) -> None:
         """Keep what a peer posts, as far as it is well-formed and about what is open in round `now`."""
         try:
-            message = parse_post(post.payload, peer=post.peer, round=post.round, swarm=self._swarm)
+            message = games.parse_post(post.payload, peer=post.peer, round=post.round, swarm=self._swarm)
         except MarketError as error:
             self.counts["refused"] += 1
             logger.info("a market post of %s is dropped: %s", post.peer, error)
             return
-        if abs(post.round - now) > SHOWN_ROUNDS:
+        if abs(post.round - now) > games.SHOWN_ROUNDS:
             return
         self.players.add(post.peer)
         ledger, peer = self._ledger, post.peer
         for game in message.games:
-            self._keep_game(game)
+            rows = ledger.all(Fact.GAME, msgspec.Raw, [game.round])
+            if sum(row.peer == game.opener for row in rows) < games.MOST_GAMES:
+                ledger.put(Fact.GAME, game.round, game.opener, game.id, game)
         if message.root is not None and self._roots and post.round == now:
             ledger.put(Fact.ROOT, now, peer, message.root, message.root)
         for reveal in message.reveals:
@@ -62,11 +52,6 @@ class Posting:
         for evidence in message.evidence:
             if (game := self._game(peer, evidence.game)) is not None:
                 ledger.put(Fact.EVIDENCE, game.round, peer, game.id, evidence, replace=True)
-
-    def _keep_game(self, game: Game) -> None:
-        rows = self._ledger.all(Fact.GAME, msgspec.Raw, [game.round])
-        if sum(row.peer == game.opener for row in rows) < MOST_GAMES:
-            self._ledger.put(Fact.GAME, game.round, game.opener, game.id, game)
 
     def _game(self, opener: str, name: bytes) -> Game | None:
         return next((row.data for row in self._ledger.named(Fact.GAME, name, Game) if row.peer == opener), None)
@@ -91,18 +76,17 @@ class Posting:
 
     def message(self, now: int) -> bytes:
         """The own post of a round. Its own openings count here from then on."""
-        ledger, before = self._ledger, range(max(0, now - SHOWN_ROUNDS), now)
+        ledger, before = self._ledger, range(max(0, now - games.SHOWN_ROUNDS), now)
         sealed = ledger.get(Fact.SEAL, now, self._me, b"", Sealed)
         seals = ((number, ledger.get(Fact.SEAL, number, self._me, b"", Sealed)) for number in before)
-        openings = [
-            row.data for row in ledger.all(Fact.SECRET, Opening, range(max(0, now - OVER + 1), now - BALLOTS + 1))
-        ]
+        shown = range(max(0, now - games.OVER + 1), now - games.BALLOTS + 1)
+        openings = [row.data for row in ledger.all(Fact.SECRET, Opening, shown)]
         for opening in openings:
             self._keep_opening(self._me, opening)
-        post = MarketPost(
+        post = games.MarketPost(
             root=seal_root(self._me, *sealed) if sealed and self._roots else None,
             games=tuple(row.data for row in ledger.all(Fact.GAME, Game, [now - 1, now]) if row.peer == self._me),
-            reveals=tuple(Reveal(number, *of) for number, of in seals if of is not None),
+            reveals=tuple(games.Reveal(number, *of) for number, of in seals if of is not None),
             openings=tuple(openings),
             evidence=self._evidence(now),
         )
@@ -111,9 +95,9 @@ class Posting:
     def _evidence(self, now: int) -> tuple[Evidence, ...]:
         """Of own programs: half of the tests with the third step, all with the last."""
         shown: list[Evidence] = []
-        for row in self._ledger.all(Fact.GAME, Game, [now - STEPS, now - STEPS + 1]):
-            if row.peer == self._me and row.data.kind is GameKind.PROGRAM and self._opinions.sandbox is not None:
-                count = len(row.data.tests) if row.round == now - STEPS else (len(row.data.tests) + 1) // 2
+        for row in self._ledger.all(Fact.GAME, Game, [now - games.STEPS, now - games.STEPS + 1]):
+            if row.peer == self._me and row.data.kind is games.GameKind.PROGRAM and self._opinions.sandbox is not None:
+                count = len(row.data.tests) if row.round == now - games.STEPS else (len(row.data.tests) + 1) // 2
                 known = self._ledger.get(Fact.EVIDENCE, *row[:3], Evidence)
                 with contextlib.suppress(SandboxError):
                     if known is None or len(known.outcomes) < count:

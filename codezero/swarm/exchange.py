@@ -14,22 +14,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from codezero.errors import UnreachableError
+from codezero.swarm import schema
 from codezero.swarm.framing import body_digest, decode_header, encode_header
 from codezero.swarm.listener import Listener, ShardEstimate
-from codezero.swarm.messages import Fetch, Fetched, Publish, ReceivedBody, ReceivedFeedback
+from codezero.swarm.messages import Answered, Fetch, Publish, ReceivedBody, ReceivedFeedback
 from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, ROUNDS_BEHIND, PeerRecordValidator, RecordPlace, place_of
-from codezero.swarm.schema import (
-    DERIVED,
-    GROUPS,
-    MARKET,
-    MAX_BODY,
-    MAX_ITEMS,
-    VERSION,
-    VERSIONS,
-    Header,
-    Kind,
-    WireRefusal,
-)
+from codezero.swarm.schema import GROUPS, MARKET, VERSIONS, Kind, WireRefusal
 from codezero.swarm.serving import BodyServer, ChunkRequest, FeedbackExchange
 from codezero.swarm.transport import UNANSWERED, Call, Transport
 from codezero.swarm.trust import PeerTrust
@@ -87,7 +77,7 @@ class Announcer:
             self._server.files = {bytes.fromhex(path.stem): path for path in map(Path, message.files)}
         if message.kind in (VERSIONS, MARKET):  # the newest has all that was in those before
             self._queued.pop((message.kind, message.round), None)
-        queued = self._queued.setdefault((message.kind, message.round), deque(maxlen=MAX_ITEMS))
+        queued = self._queued.setdefault((message.kind, message.round), deque(maxlen=schema.MAX_ITEMS))
         if queued and queued[-1].tokenizer != message.tokenizer:  # a header names one tokenizer
             queued.clear()
         items = DECODE[message.kind](message.body)[2]
@@ -99,22 +89,22 @@ class Announcer:
         self._announced = {key: value for key, value in self._announced.items() if key[1] >= before}
         self._queued = {key: items for key, items in self._queued.items() if key[1] >= before}
 
-    def pack(self, kind: Kind) -> tuple[Header, bytes] | None:
+    def pack(self, kind: Kind) -> tuple[schema.Header, bytes] | None:
         """Header and body of the newest items of the oldest round that waits. None when nothing waits or fits."""
         round_number = min((key[1] for key in self._queued if key[0] == kind), default=None)
         if round_number is None:
             return None
         newest_first = list(reversed(self._queued.pop((kind, round_number))))
         encode = functools.partial(ENCODE[kind], peer=self._transport.me, round_number=round_number)
-        most = MAX_BODY if self.reachable else MAX_DEPOSIT
+        most = schema.MAX_BODY if self.reachable else MAX_DEPOSIT
         items, body = largest(newest_first, lambda some: encode([item.content for item in some]), most)
         if not items:
             return None
         contents = [item.content for item in items[: 0 if kind in (VERSIONS, MARKET) else 16]]
         problems: list[Problem] = [group.problem for group in contents] if kind == GROUPS else contents
         environment = environment_of(kind, contents)
-        header = Header(
-            v=DERIVED if environment else VERSION,
+        header = schema.Header(
+            v=schema.DERIVED if environment else schema.VERSION,
             kind=kind,
             round=round_number,
             digest=body_digest(body),
@@ -139,7 +129,7 @@ class Announcer:
             if announcement.expiry < self._clock() + LIFETIME / 2 and not announcement.tries.left:
                 await self._store(announcement)
 
-    async def _keep(self, header: Header, body: bytes) -> None:
+    async def _keep(self, header: schema.Header, body: bytes) -> None:
         """Serve a body; if nobody can pull it, leave it in the DHT. Its header takes the place of the one before."""
         self._server.bodies[header.digest] = body
         if not self.reachable:
@@ -177,7 +167,7 @@ class VersionPuller:
     ) -> None:
         self._transport, self._validator, self._trust, self._listener = transport, validator, trust, listener
 
-    async def fetch(self, request: Fetch) -> Fetched:
+    async def fetch(self, request: Fetch) -> Answered:
         """Raises nothing for what a peer does."""
         failure = ""
         try:
@@ -190,7 +180,7 @@ class VersionPuller:
             failure = f"{request.peer} is not believed: {refusal}"
         except (UnreachableError, OSError) as error:
             failure = str(error) or f"{request.peer} is too slow: {request.size} bytes in {request.seconds:.0f} s"
-        return Fetched(request.path, failure)
+        return Answered(request.id, failure=failure)
 
     async def _manifest(self, request: Fetch) -> None:
         peer, open_round = request.peer, self._validator.round

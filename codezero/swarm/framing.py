@@ -11,11 +11,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from codezero.swarm.schema import DERIVED, MAX_BODY, MAX_HEADER, MAX_INFLATED, VERSION, Header, Versioned, WireRefusal
+from codezero.system.files import UNDECODABLE
 
 Schema = TypeVar("Schema", bound=msgspec.Struct)
 Derived = TypeVar("Derived", bound=msgspec.Struct)
-UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for foreign bytes, ValidationError included."""
 
 
 def encode_header(header: Header) -> bytes:

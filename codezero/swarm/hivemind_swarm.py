@@ -21,9 +21,10 @@ from codezero.errors import ProblemError
 from codezero.swarm.identity import Identity
 from codezero.swarm.messages import Fetch, OpenRound, Publish, SendFeedback, network_settings
 from codezero.swarm.proposals import ProposalStore
-from codezero.swarm.schema import GROUPS, MARKET, MAX_ITEMS, PROPOSALS, VERSIONS, Newest
+from codezero.swarm.schema import GROUPS, MARKET, MAX_ITEMS, PROPOSALS, VERSIONS
 from codezero.swarm.supervisor import NetworkProcess
 from codezero.swarm.wire import DECODE, ENCODE, encode_body, encode_feedback, encode_proposals, largest
+from codezero.system.state import Newest
 from codezero.types import Feedback, Metrics, Post, Problem, RolloutGroup, ScoredGroup, Source, Standing, mean
 
 READY_SECONDS = 90.0
@@ -52,8 +53,8 @@ class HivemindSwarm(ProposalStore):
         settings = network_settings(config)
         super().__init__(Identity.load(Path(settings.identity)).peer_id)
         self.tokenizer_digest, self._environment = tokenizer_digest, environment
-        self._network = NetworkProcess(settings, state)
-        self.ask, self.serve = self._network.ask, self._network.serve
+        self._network = network = NetworkProcess(settings, state)
+        self.start, self.close, self.ask, self.serve = network.start, network.close, network.ask, network.serve
         self._arrived: deque[RolloutGroup] = deque(maxlen=ARRIVED_GROUPS)
         self._posts = Newest[tuple[str, int], Post](WAITING_POSTS)
         """By author and round, so that nobody's many push out the others'."""
@@ -63,10 +64,6 @@ class HivemindSwarm(ProposalStore):
         self._versions: tuple[bytes, list[str]] = b"", []
         """The manifest and the files that it names."""
         self._counts: Counter[str] = Counter()
-
-    def start(self) -> None:
-        """Start the network process and return; `addresses` waits until it is ready. Raises IdentityError."""
-        self._network.start()
 
     @property
     def addresses(self) -> list[str]:
@@ -153,10 +150,6 @@ class HivemindSwarm(ProposalStore):
         }
         always = ("groups_received", "bytes_in", "bytes_out")
         return metrics | {f"swarm/{name}": counts[name] for name in (*always, *sorted(counts))}
-
-    def close(self) -> None:
-        """End the network process."""
-        self._network.close()
 
     def play(self, round_number: int, *, hungry: bool = False) -> None:
         """The round that is open. Raises SwarmError."""

@@ -230,21 +230,16 @@ def _decode_public(raw: bytes) -> PublicKey:
 
 
 def _encode_message(kind: int, data: bytes) -> bytes:
-    """`08 <key type> 12 <length, varint> <data>`."""
-    length, varint = len(data), bytearray()
-    while length > 0x7F:
-        varint.append(length & 0x7F | 0x80)
-        length >>= 7
-    varint.append(length)
-    return bytes([0x08, kind, 0x12]) + varint + data
+    """`08 <key type> 12 <length, varint> <data>`, of less than 16 KiB: the varint has two bytes at most."""
+    size = len(data)
+    return bytes([0x08, kind, 0x12, *([size] if size < 0x80 else [size & 0x7F | 0x80, size >> 7])]) + data
 
 
 def _decode_message(raw: bytes, limit: int) -> tuple[int, bytes]:
     """Key type and data of the one encoding that `_encode_message` writes. Raises ValueError for any other."""
     if len(raw) > limit or len(raw) < 4 or raw[0] != 0x08 or raw[2] != 0x12:
         raise ValueError("not a key message")
-    start = next((at + 1 for at in range(3, min(len(raw), 6)) if raw[at] < 0x80), 0)
-    data = raw[start:]
-    if not start or _encode_message(raw[1], data) != raw:
+    data = raw[4 if raw[3] < 0x80 else 5 :]
+    if _encode_message(raw[1], data) != raw:
         raise ValueError("not a key message")
     return raw[1], data

@@ -15,11 +15,12 @@ import msgspec
 from codezero.swarm.framing import body_digest, decode_header
 from codezero.swarm.messages import ReceivedBody
 from codezero.swarm.records import MAX_SHARDS, RecordPlace, place_of
-from codezero.swarm.schema import GROUPS, MARKET, MAX_BODY, PROPOSALS, Header, Newest, WireRefusal
+from codezero.swarm.schema import GROUPS, MARKET, MAX_BODY, PROPOSALS, Header, WireRefusal
 from codezero.swarm.serving import ChunkRequest
 from codezero.swarm.transport import UNANSWERED, Transport, within
 from codezero.swarm.trust import Offence, PeerTrust
 from codezero.swarm.wire import DECODE, ENCODE, environment_of
+from codezero.system.state import Newest
 
 PULLS_AT_ONCE = 4
 PULL_SECONDS = 5.0

@@ -83,14 +83,8 @@ class Fetch(msgspec.Struct, frozen=True, tag=True):
     tokenizer: bytes
     """Of the own model; the peer's has to be the same."""
     seconds: float
-
-
-class Fetched(msgspec.Struct, frozen=True, tag=True):
-    """Network: the end of a `Fetch`."""
-
-    path: str
-    failure: str
-    """Empty: the file is there, whole."""
+    id: int = 0
+    """That the `Answered` repeats."""
 
 
 class SendFeedback(msgspec.Struct, frozen=True, tag=True):
@@ -114,13 +108,13 @@ class Question(msgspec.Struct, frozen=True, tag=True):
 
 
 class Answered(msgspec.Struct, frozen=True, tag=True):
-    """To a `Question`."""
+    """To a `Question`, or the end of a `Fetch`."""
 
     id: int
     body: bytes = b""
     """Empty: a refusal."""
     failure: str = ""
-    """Why there is no answer of the node that was asked."""
+    """Why there is no answer of the node that was asked, or no whole file; empty: there is."""
 
 
 class NetworkReady(msgspec.Struct, frozen=True, tag="Ready"):  # the tag is in files of earlier versions too
@@ -175,7 +169,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 _OfTrainer = OpenRound | Publish | Fetch | SendFeedback | Question | Answered
-_OfNetwork = Question | Answered | Fetched | NetworkReady | ReceivedBody | ReceivedFeedback | Counted | Logged | Failed
+_OfNetwork = Question | Answered | NetworkReady | ReceivedBody | ReceivedFeedback | Counted | Logged | Failed
 Message = _OfTrainer | _OfNetwork
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 

@@ -30,7 +30,7 @@ from codezero.config import SwarmConfig
 from codezero.errors import UnreachableError
 from codezero.swarm.exchange import Exchange
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS, give_back, split_address
-from codezero.swarm.hivemind_transport import call_peer, serve
+from codezero.swarm.hivemind_transport import call_peer
 from codezero.swarm.network_status import MAX_PEERS, NetworkStatus, replace_file, write_status
 from codezero.swarm.schema import PeerId, WireRefusal
 from codezero.swarm.transport import within
@@ -143,7 +143,7 @@ class PeerStore:
 
 
 class NetworkMonitor:
-    """`load` before the exchange starts, `tend` beside it, `save` at the end."""
+    """Begins with what an earlier process of this node learned; `tend` beside the exchange, `save` at the end."""
 
     def __init__(
         self, node: DHTNode, exchange: Exchange, peers: PeerStore, trust: PeerTrust, settings: SwarmConfig, folder: Path
@@ -153,20 +153,13 @@ class NetworkMonitor:
         self.reachable: bool | None = {"yes": True, "no": False}.get(self._wanted)
         exchange.announcer.reachable = self._wanted != "no"
         self._alone = False
-
-    def load(self) -> None:
-        """What an earlier process of this node learned."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._trust.load(self._folder / TRUST)
-        self._peer_store.recall(self._folder / NEIGHBOURS)
+        folder.mkdir(parents=True, exist_ok=True)
+        trust.load(folder / TRUST)
+        peers.recall(folder / NEIGHBOURS)
 
     def save(self) -> None:
         self._trust.save(self._folder / TRUST)
         self._peer_store.remember(self._folder / NEIGHBOURS)
-
-    async def serve(self) -> None:
-        """Begin to dial back for others."""
-        await serve(ReachServicer(self._node.p2p, self._trust), self._node.p2p, self._swarm)
 
     async def tend(self, addresses: Sequence[str], port: int) -> None:
         """Until it is cancelled."""

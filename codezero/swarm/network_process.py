@@ -138,7 +138,7 @@ class NetworkNode:
         from codezero.swarm.founder_calls import FounderServicer
         from codezero.swarm.hivemind_dht import create_node
         from codezero.swarm.hivemind_transport import HivemindTransport, serve
-        from codezero.swarm.network_monitor import NetworkMonitor, PeerStore
+        from codezero.swarm.network_monitor import NetworkMonitor, PeerStore, ReachServicer
 
         settings = self._settings
         members = AllowList(Path(settings.members)) if settings.members else open_to_all
@@ -155,9 +155,8 @@ class NetworkNode:
         )
         peer_store = PeerStore(node, settings.bootstrap)
         monitor = NetworkMonitor(node, exchange, peer_store, trust, settings, self._state)
-        monitor.load()
         await exchange.start()
-        await monitor.serve()
+        await serve(ReachServicer(daemon, trust), daemon, settings.name)
         founder = FounderServicer(node.peer_id.to_base58(), self.pipe.send)
         if settings.invitation:
             await serve(founder, daemon)

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import msgspec
 
-from codezero.swarm.schema import MAX_ITEMS, Newest
+from codezero.swarm.schema import MAX_ITEMS
 from codezero.swarm.wire import claimed, decode_feedback
-from codezero.system.state import StateFile
+from codezero.system.state import Newest, StateFile
 from codezero.types import Feedback, Metrics, Post, Problem, RolloutGroup, ScoredGroup, Standing
 
 PROPOSALS_KEPT = 256

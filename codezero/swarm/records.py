@@ -15,9 +15,10 @@ from typing import Annotated, cast
 import msgspec
 from msgspec import Meta
 
-from codezero.swarm.framing import UNDECODABLE
 from codezero.swarm.identity import MAX_PUBLIC_KEY, MAX_SIGNATURE, Identity, peer_id_of, verify
-from codezero.swarm.schema import GROUPS, MARKET, MAX_HEADER, MAX_ROUND, VERSIONS, Kind, Newest, WireRefusal
+from codezero.swarm.schema import GROUPS, MARKET, MAX_HEADER, MAX_ROUND, VERSIONS, Kind, WireRefusal
+from codezero.system.files import UNDECODABLE
+from codezero.system.state import Newest
 
 LIFETIME = 300.0
 """Seconds a record of ours lives; it is announced again at half of it while its round is open."""

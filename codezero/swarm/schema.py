@@ -4,8 +4,7 @@ Everything is MessagePack. A *header* is small, signed, and lies in the DHT; the
 and pulled from the peer that signed. Verdicts and reference solutions have no field here: they are never sent.
 """
 
-from collections import OrderedDict
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -43,22 +42,8 @@ MARKET: Literal["m"] = "m"
 FEEDBACK: Literal["f"] = "f"
 Kind = Literal["h", "p", "v", "m"]
 
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-
-
-class Newest(OrderedDict[Key, Value]):
-    """The `most` entries that were set last, oldest first."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self._most = most
-
-    def __setitem__(self, key: Key, value: Value) -> None:
-        super().__setitem__(key, value)
-        self.move_to_end(key)
-        while len(self) > self._most:
-            self.popitem(last=False)
+V = TypeVar("V")
+K = TypeVar("K")
 
 
 class WireRefusal(WireError):
@@ -131,40 +116,33 @@ class WireGroup(WireRecord, frozen=True):
     completions: Annotated[list[WireCompletion], Meta(min_length=1, max_length=MAX_COMPLETIONS)]
 
 
-class GroupsBody(WireRecord, frozen=True):
-    v: Literal[1]
-    kind: Literal["h"]
+class WireBody(WireRecord, Generic[V, K], frozen=True):
+    """What every body begins with: its version and kind, and whose it is of which round."""
+
+    v: V
+    kind: K
     peer: PeerId
     round: Round
+
+
+class GroupsBody(WireBody[Literal[1], Literal["h"]], frozen=True):
     groups: Annotated[list[WireGroup], Meta(min_length=1, max_length=MAX_ITEMS)]
 
 
-class ProposalsBody(WireRecord, frozen=True):
-    v: Literal[1]
-    kind: Literal["p"]
-    peer: PeerId
-    round: Round
+class ProposalsBody(WireBody[Literal[1], Literal["p"]], frozen=True):
     problems: Annotated[list[WireProblem], Meta(min_length=1, max_length=MAX_ITEMS)]
 
 
-class VersionsBody(WireRecord, frozen=True):
+class VersionsBody(WireBody[Literal[1], Literal["v"]], frozen=True):
     """The versions of a policy. Who holds them serves the files that the manifest names, by the digest in the name."""
 
-    v: Literal[1]
-    kind: Literal["v"]
-    peer: PeerId
-    round: Round
     manifest: Annotated[bytes, Meta(min_length=2, max_length=MAX_MANIFEST)]
     """JSON, as `weights.versions.VersionList` has it; for the follower to check."""
 
 
-class MarketBody(WireRecord, frozen=True):
+class MarketBody(WireBody[Literal[1], Literal["m"]], frozen=True):
     """All that a peer says to the market of a round, for the market to parse."""
 
-    v: Literal[1]
-    kind: Literal["m"]
-    peer: PeerId
-    round: Round
     payload: Annotated[bytes, Meta(min_length=1, max_length=MAX_MARKET)]
 
 
@@ -186,22 +164,14 @@ class WireItemGroup(WireRecord, frozen=True):
     completions: Annotated[list[WireCompletion], Meta(min_length=1, max_length=MAX_COMPLETIONS)]
 
 
-class ItemGroupsBody(WireRecord, frozen=True):
-    v: Literal[2]
-    kind: Literal["h"]
-    peer: PeerId
-    round: Round
+class ItemGroupsBody(WireBody[Literal[2], Literal["h"]], frozen=True):
     environment: Name
     digest: Digest
     """Of the environment."""
     groups: Annotated[list[WireItemGroup], Meta(min_length=1, max_length=MAX_ITEMS)]
 
 
-class ItemsBody(WireRecord, frozen=True):
-    v: Literal[2]
-    kind: Literal["p"]
-    peer: PeerId
-    round: Round
+class ItemsBody(WireBody[Literal[2], Literal["p"]], frozen=True):
     environment: Name
     digest: Digest
     items: Annotated[list[WireItem], Meta(min_length=1, max_length=MAX_ITEMS)]

@@ -12,12 +12,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from codezero.swarm.framing import UNDECODABLE
 from codezero.swarm.messages import ReceivedFeedback, SendFeedback
-from codezero.swarm.schema import MAX_FILE, Digest, Newest, WireRefusal
+from codezero.swarm.schema import MAX_FILE, Digest, WireRefusal
 from codezero.swarm.transport import UNANSWERED, Transport, within
 from codezero.swarm.trust import Offence, PeerTrust
 from codezero.swarm.wire import decode_feedback
+from codezero.system.files import UNDECODABLE
+from codezero.system.state import Newest
 
 CHUNK = 1 << 20
 """Most bytes in one answer."""

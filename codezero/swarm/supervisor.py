@@ -120,8 +120,8 @@ class NetworkProcess:
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._failure: str | None = None
-        self._replies: dict[int | str, messages.Answered | messages.Fetched | None] = {}
-        """To what waits, by a question's id or a file's path; None: there is none yet."""
+        self._replies: dict[int, messages.Answered | None] = {}
+        """To what waits, by its id; None: there is none yet."""
         self._questions = itertools.count(1)
         self._serving: Callable[[bytes], bytes] | None = None
         self._pipe: MessagePipe | None = None
@@ -164,34 +164,39 @@ class NetworkProcess:
         """Wait until the file is there. Raises SwarmError."""
         self.check()
         with self._changed:
-            self._replies[request.path] = None
-            self.send(request)
-            try:
-                self._changed.wait_for(
-                    lambda: self._replies[request.path] or self._failure or self._closing.is_set(),
-                    request.seconds + CLOSE_SECONDS,
-                )
-            finally:
-                reply = self._replies.pop(request.path)
+            id = next(self._questions)
+            reply = self._reply(self.send, msgspec.structs.replace(request, id=id), lambda: self._failure)
         if reply is None or reply.failure:
             self.check()
             raise SwarmError(reply.failure if reply else "the network process did not answer")
 
     def ask(self, address: str, body: bytes, seconds: float) -> bytes:
         """What a founder's node answers; see `messages.Question`. For any thread. Raises UnreachableError."""
-        end, id = time.monotonic() + seconds, next(self._questions)
+        end = time.monotonic() + seconds
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._closing.is_set(), seconds)
             pipe, left = self._pipe, end - time.monotonic()
             if pipe is None or left <= 0 or self._closing.is_set():
                 raise UnreachableError("the network process is not ready yet")
-            self._replies[id] = None
-            pipe.send(messages.Question(id, body, address, left))
-            self._changed.wait_for(lambda: self._replies[id] or self._pipe is not pipe, left + CLOSE_SECONDS)
-            reply = self._replies.pop(id)
-        if not isinstance(reply, messages.Answered) or reply.failure:
+            question = messages.Question(next(self._questions), body, address, left)
+            reply = self._reply(pipe.send, question, lambda: self._pipe is not pipe)
+        if reply is None or reply.failure:
             raise UnreachableError(reply.failure if reply else "the network process did not answer")
         return reply.body
+
+    def _reply(
+        self, send: Callable[[Message], None], asked: messages.Fetch | messages.Question, gone: Callable[[], object]
+    ) -> messages.Answered | None:
+        """Called with the lock. None: nothing in time, or nobody is there any more who would answer."""
+        self._replies[asked.id] = None
+        send(asked)
+        try:
+            self._changed.wait_for(
+                lambda: self._replies[asked.id] or gone() or self._closing.is_set(), asked.seconds + CLOSE_SECONDS
+            )
+        finally:
+            reply = self._replies.pop(asked.id)
+        return reply
 
     def serve(self, answer: Callable[[bytes], bytes]) -> None:
         """Answer what newcomers ask with this, in threads of their own."""
@@ -256,8 +261,8 @@ class NetworkProcess:
                     self.bodies.append(message)
                 case messages.ReceivedFeedback():
                     self.feedback.append(message)
-                case messages.Fetched(path=key) | messages.Answered(id=key):
-                    self._replies.update({key: message} if key in self._replies else {})
+                case messages.Answered(id=id):
+                    self._replies.update({id: message} if id in self._replies else {})
                 case messages.Question():
                     threading.Thread(target=self._answer, args=(self._pipe, message), daemon=True).start()
                 case messages.Counted(counts=counts, neighbours=neighbours):

@@ -20,8 +20,9 @@ from msgspec import Meta
 
 from codezero.swarm.identity import Members
 from codezero.swarm.network_status import PeerLine, replace_file
-from codezero.swarm.schema import Digest, Newest, PeerId
+from codezero.swarm.schema import Digest, PeerId
 from codezero.system.files import read_json
+from codezero.system.state import Newest
 
 logger = logging.getLogger(__name__)
 

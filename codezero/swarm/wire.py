@@ -14,35 +14,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import structs
 
+from codezero.swarm import schema
 from codezero.swarm.framing import decode, deflate, inflate
-from codezero.swarm.schema import (
-    DERIVED,
-    FEEDBACK,
-    GROUPS,
-    LOWEST_LOGPROB,
-    MARKET,
-    MAX_BODY,
-    MAX_FEEDBACK,
-    MAX_TEXT,
-    PROPOSALS,
-    VERSION,
-    VERSIONS,
-    FeedbackBody,
-    GroupsBody,
-    ItemGroupsBody,
-    ItemsBody,
-    Kind,
-    MarketBody,
-    ProblemOutcome,
-    ProposalsBody,
-    VersionsBody,
-    WireCompletion,
-    WireGroup,
-    WireItem,
-    WireItemGroup,
-    WireProblem,
-    WireRefusal,
-)
+from codezero.swarm.schema import DERIVED, GROUPS, MARKET, PROPOSALS, VERSION, VERSIONS, Kind, WireRefusal
 from codezero.types import Completion, Item, Problem, RolloutGroup, ScoredGroup, Source, Standing, problem_id
 
 Sent = TypeVar("Sent")
@@ -56,10 +30,10 @@ def encode_body(groups: Sequence[RolloutGroup], *, peer: str, round_number: int)
         raise WireRefusal("owner", "a node publishes only what it sampled")
     sent = [(group.problem, group.policy_step, [*map(_wire_completion, group.completions)]) for group in groups]
     if not (environment := _derived([group.problem for group in groups])):
-        wired = [WireGroup(_wire_problem(problem), step, attempts) for problem, step, attempts in sent]
-        return deflate(GroupsBody(v=VERSION, kind=GROUPS, peer=peer, round=round_number, groups=wired), decode_body)
-    items = [WireItemGroup(_wire_item(problem), step, attempts) for problem, step, attempts in sent]
-    return deflate(ItemGroupsBody(DERIVED, GROUPS, peer, round_number, *environment, items), decode_body)
+        wired = [schema.WireGroup(_wire_problem(problem), step, attempts) for problem, step, attempts in sent]
+        return deflate(schema.GroupsBody(VERSION, GROUPS, peer, round_number, wired), decode_body)
+    items = [schema.WireItemGroup(_wire_item(problem), step, attempts) for problem, step, attempts in sent]
+    return deflate(schema.ItemGroupsBody(DERIVED, GROUPS, peer, round_number, *environment, items), decode_body)
 
 
 def decode_body(data: bytes) -> tuple[str, int, tuple[RolloutGroup, ...]]:
@@ -67,19 +41,13 @@ def decode_body(data: bytes) -> tuple[str, int, tuple[RolloutGroup, ...]]:
 
     Of a problem that is derived only `id`, `source`, `level` and `item` are there; `derive` gives the rest.
     """
-    body = decode(inflate(data), GroupsBody, ItemGroupsBody)
-    if isinstance(body, ItemGroupsBody):
+    body = decode(inflate(data), schema.GroupsBody, schema.ItemGroupsBody)
+    if isinstance(body, schema.ItemGroupsBody):
         problems = [_item(body, group.item) for group in body.groups]
     else:
         problems = [_problem(group.problem) for group in body.groups]
     groups = tuple(
-        RolloutGroup(
-            problem=problem,
-            completions=tuple(_completion(completion) for completion in group.completions),
-            peer_id=body.peer,
-            round=body.round,
-            policy_step=group.policy_step,
-        )
+        RolloutGroup(problem, tuple(map(_completion, group.completions)), body.peer, body.round, group.policy_step)
         for problem, group in zip(problems, body.groups, strict=True)
     )
     return body.peer, body.round, groups
@@ -88,18 +56,16 @@ def decode_body(data: bytes) -> tuple[str, int, tuple[RolloutGroup, ...]]:
 def encode_proposals(problems: Sequence[Problem], *, peer: str, round_number: int) -> bytes:
     """The body of 1..MAX_ITEMS problems that `peer` offers. Raises WireRefusal."""
     if environment := _derived(problems):
-        items = ItemsBody(DERIVED, PROPOSALS, peer, round_number, *environment, [*map(_wire_item, problems)])
+        items = schema.ItemsBody(DERIVED, PROPOSALS, peer, round_number, *environment, [*map(_wire_item, problems)])
         return deflate(items, decode_proposals)
     wired = [_wire_problem(problem) for problem in problems]
-    return deflate(
-        ProposalsBody(v=VERSION, kind=PROPOSALS, peer=peer, round=round_number, problems=wired), decode_proposals
-    )
+    return deflate(schema.ProposalsBody(VERSION, PROPOSALS, peer, round_number, wired), decode_proposals)
 
 
 def decode_proposals(data: bytes) -> tuple[str, int, tuple[Problem, ...]]:
     """Peer, round, and the problems, all of them that peer's claims whatever it says. Raises WireRefusal."""
-    body = decode(inflate(data), ProposalsBody, ItemsBody)
-    if isinstance(body, ItemsBody):
+    body = decode(inflate(data), schema.ProposalsBody, schema.ItemsBody)
+    if isinstance(body, schema.ItemsBody):
         return body.peer, body.round, tuple(claimed(_item(body, item), body.peer) for item in body.items)
     return body.peer, body.round, tuple(claimed(_problem(problem), body.peer) for problem in body.problems)
 
@@ -107,25 +73,24 @@ def decode_proposals(data: bytes) -> tuple[str, int, tuple[Problem, ...]]:
 def encode_versions(manifests: Sequence[bytes], *, peer: str, round_number: int) -> bytes:
     """The body of the one manifest of `peer`'s policy. Raises WireRefusal."""
     (manifest,) = manifests
-    body = VersionsBody(v=VERSION, kind=VERSIONS, peer=peer, round=round_number, manifest=manifest)
-    return deflate(body, decode_versions)
+    return deflate(schema.VersionsBody(VERSION, VERSIONS, peer, round_number, manifest), decode_versions)
 
 
 def decode_versions(data: bytes) -> tuple[str, int, tuple[bytes]]:
     """Peer, round and the manifest, which is not read here. Raises WireRefusal."""
-    body = decode(inflate(data), VersionsBody)
+    body = decode(inflate(data), schema.VersionsBody)
     return body.peer, body.round, (body.manifest,)
 
 
 def encode_market(payloads: Sequence[bytes], *, peer: str, round_number: int) -> bytes:
     """The body of the one message of `peer` to the market of a round. Raises WireRefusal."""
     (payload,) = payloads
-    return deflate(MarketBody(v=VERSION, kind=MARKET, peer=peer, round=round_number, payload=payload), decode_market)
+    return deflate(schema.MarketBody(VERSION, MARKET, peer, round_number, payload), decode_market)
 
 
 def decode_market(data: bytes) -> tuple[str, int, tuple[bytes]]:
     """Peer, round and the message, which is not read here. Raises WireRefusal."""
-    body = decode(inflate(data), MarketBody)
+    body = decode(inflate(data), schema.MarketBody)
     return body.peer, body.round, (body.payload,)
 
 
@@ -147,7 +112,7 @@ DECODE: dict[Kind, Callable[[bytes], tuple[str, int, tuple[Any, ...]]]] = {
 def encode_feedback(groups: Sequence[ScoredGroup], *, round_number: int) -> bytes:
     """Outcomes of 1..MAX_ITEMS groups for the proposer of their problems. Raises WireRefusal: none is judged."""
     outcomes = [
-        ProblemOutcome(
+        schema.ProblemOutcome(
             problem=bytes.fromhex(scored.group.problem.id),
             attempts=sum(verdict.trainable for verdict in scored.verdicts),
             success=min(max(scored.success, 0.0), 1.0),
@@ -155,18 +120,18 @@ def encode_feedback(groups: Sequence[ScoredGroup], *, round_number: int) -> byte
         for scored in groups
         if scored.success is not None
     ]
-    data = msgspec.msgpack.encode(FeedbackBody(v=VERSION, kind=FEEDBACK, round=round_number, outcomes=outcomes))
+    data = msgspec.msgpack.encode(schema.FeedbackBody(VERSION, schema.FEEDBACK, round_number, outcomes))
     decode_feedback(data)
     return data
 
 
-def decode_feedback(data: bytes) -> FeedbackBody:
+def decode_feedback(data: bytes) -> schema.FeedbackBody:
     """Raises WireRefusal."""
-    return decode(data, FeedbackBody, most=MAX_FEEDBACK)
+    return decode(data, schema.FeedbackBody, most=schema.MAX_FEEDBACK)
 
 
 def largest(
-    items: Sequence[Sent], encode: Callable[[Sequence[Sent]], bytes], most: int = MAX_BODY
+    items: Sequence[Sent], encode: Callable[[Sequence[Sent]], bytes], most: int = schema.MAX_BODY
 ) -> tuple[Sequence[Sent], bytes]:
     """The first of `items` that fit into a body of at most `most` bytes, without those that cannot be sent at all, and
     the body. Nothing when not one fits."""
@@ -209,15 +174,15 @@ def environment_of(kind: Kind, items: Sequence[Any]) -> bytes:
     return environment[1][:16] if environment else b""
 
 
-def _wire_problem(problem: Problem) -> WireProblem:
+def _wire_problem(problem: Problem) -> schema.WireProblem:
     if not re.fullmatch("[0-9a-f]{64}", problem.id):
         raise WireRefusal("problem", "an id is 64 hex digits")
-    fields: dict[str, Any] = {name: getattr(problem, name) for name in WireProblem.__struct_fields__}
+    fields: dict[str, Any] = {name: getattr(problem, name) for name in schema.WireProblem.__struct_fields__}
     fields |= {"id": bytes.fromhex(problem.id), "tests": list(problem.tests)}
-    return WireProblem(**fields)
+    return schema.WireProblem(**fields)
 
 
-def _problem(wire: WireProblem) -> Problem:
+def _problem(wire: schema.WireProblem) -> Problem:
     _check_text(wire.question, *wire.tests)
     if wire.id.hex() != problem_id(wire.question, wire.tests):
         raise WireRefusal("problem", "the id is not that of the question and tests")
@@ -234,44 +199,40 @@ def _derived(problems: Sequence[Problem]) -> tuple[str, bytes] | None:
     return (named[0], bytes.fromhex(named[1])) if named else None
 
 
-def _wire_item(problem: Problem) -> WireItem:
+def _wire_item(problem: Problem) -> schema.WireItem:
     assert problem.item is not None
-    return WireItem(bytes.fromhex(problem.id), problem.item.level, problem.item.index)
+    return schema.WireItem(bytes.fromhex(problem.id), problem.item.level, problem.item.index)
 
 
-def _item(body: ItemGroupsBody | ItemsBody, wire: WireItem) -> Problem:
+def _item(body: schema.ItemGroupsBody | schema.ItemsBody, wire: schema.WireItem) -> Problem:
     item = Item(body.environment, body.digest.hex(), wire.level, wire.index)
     return Problem(wire.id.hex(), "", (), "", body.environment, level=wire.level, item=item)
 
 
-def _wire_completion(completion: Completion) -> WireCompletion:
+def _wire_completion(completion: Completion) -> schema.WireCompletion:
     count = len(completion.token_ids)
     if len(completion.logprobs) != count or not all(-math.inf < nats < ROUNDING for nats in completion.logprobs):
         raise WireRefusal("logprobs", "one finite log-prob for each token")
     # Half precision has no room below LOWEST_LOGPROB.
-    nats = [min(0.0, max(LOWEST_LOGPROB, value)) for value in completion.logprobs]
+    nats = [min(0.0, max(schema.LOWEST_LOGPROB, value)) for value in completion.logprobs]
     try:
         ids = struct.pack(f"<{count}I", *completion.token_ids)
     except struct.error as error:
         raise WireRefusal("schema", "a token id outside u32") from error
-    return WireCompletion(
-        text=completion.text, ids=ids, logprobs=struct.pack(f"<{count}e", *nats), finished=completion.finished
-    )
+    return schema.WireCompletion(completion.text, ids, struct.pack(f"<{count}e", *nats), completion.finished)
 
 
-def _completion(wire: WireCompletion) -> Completion:
+def _completion(wire: schema.WireCompletion) -> Completion:
     _check_text(wire.text)
     count, rest = divmod(len(wire.ids), 4)
     if rest or len(wire.logprobs) != 2 * count:
         raise WireRefusal("logprobs", "one for each token")
     logprobs = struct.unpack(f"<{count}e", wire.logprobs)
-    if not all(LOWEST_LOGPROB <= value <= 0 for value in logprobs):  # NaN holds no bound
+    if not all(schema.LOWEST_LOGPROB <= value <= 0 for value in logprobs):  # NaN holds no bound
         raise WireRefusal("logprobs", "not finite, or above zero")
-    return Completion(
-        text=wire.text, token_ids=struct.unpack(f"<{count}I", wire.ids), logprobs=logprobs, finished=wire.finished
-    )
+    return Completion(wire.text, struct.unpack(f"<{count}I", wire.ids), logprobs, wire.finished)
 
 
 def _check_text(*texts: str) -> None:
-    if any(len(text.encode("utf-8")) > MAX_TEXT for text in texts):
-        raise WireRefusal("size", f"a text of more than {MAX_TEXT} bytes")
+    if any(len(text.encode("utf-8")) > schema.MAX_TEXT for text in texts):
+        raise WireRefusal("size", f"a text of more than {schema.MAX_TEXT} bytes")

@@ -13,9 +13,11 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 
-from codezero.errors import CodeZeroError, DiskFullError, WalletError, translated
+from codezero.errors import ChainError, CodeZeroError, DiskFullError, WalletError, translated
 
 Schema = TypeVar("Schema")
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises over bytes of another form, ValidationError included."""
 LEAST = 4 << 20
 """Bytes. Below this a disk counts as full: not even a small model's checkpoint fits."""
 
@@ -114,6 +116,20 @@ def take_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         return True
     return False
+
+
+class Lock:
+    """A lock file; its directory is made where it is missing. `close` gives it back, also twice. Raises `refusal`."""
+
+    def __init__(self, path: Path, refusal: type[CodeZeroError] = ChainError) -> None:
+        with translated(refusal, f"cannot open {path}", OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b")
+        self.close = self._file.close
+
+    def take(self, shared: bool = False) -> bool:
+        """Is it ours now? Never waits. A shared lock goes together with other shared ones. False once closed."""
+        return not self._file.closed and take_lock(self._file.fileno(), shared=shared)
 
 
 def flush(path: Path) -> None:

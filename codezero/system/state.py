@@ -1,5 +1,6 @@
-"""State that belongs to a checkpoint: what can be saved and loaded, and parts whose state is one JSON file."""
+"""State: what belongs to a checkpoint, parts whose state is one JSON file, and a memory that is bounded."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar
@@ -9,6 +10,22 @@ import msgspec
 from codezero.errors import CheckpointError, translated
 
 T = TypeVar("T")
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Newest(OrderedDict[Key, Value]):
+    """The `most` entries that were set last, oldest first."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        while len(self) > self._most:
+            self.popitem(last=False)
 
 
 class Persistent(Protocol):

@@ -10,6 +10,7 @@ import msgspec
 from aiohttp import web
 
 from codezero.errors import HttpRefusal
+from codezero.system.files import UNDECODABLE
 
 T = TypeVar("T")
 BODY_SECONDS = 10.0
@@ -27,7 +28,7 @@ async def read_body(request: web.Request, of: type[T]) -> T:
         raise HttpRefusal(413, f"a request has at most {request.client_max_size} bytes") from None
     except msgspec.ValidationError as error:  # names a field, and shows no value
         raise HttpRefusal(400, f"the request is refused: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         raise HttpRefusal(400, "the request is not JSON") from None
 
 

@@ -22,6 +22,7 @@ from codezero.chain.rounds import (
 )
 from codezero.config import ChainConfig, NodeConfig
 from codezero.errors import ChainError, ConfigError, WalletError
+from codezero.system.files import Lock
 from codezero.wiring.network import visitor
 
 if TYPE_CHECKING:
@@ -65,7 +66,6 @@ def build_chain(
         clock = ClockCoordinator(config.round_seconds)
         return ChainParts(clock, clock)
     from codezero.chain.contract import ContractCoordinator, own_contracts
-    from codezero.chain.devchain_process import Lock
     from codezero.chain.gateway import ChainGateway
     from codezero.chain.market import ContractMarket
     from codezero.chain.outbox import ChainOutbox

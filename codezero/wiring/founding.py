@@ -23,12 +23,13 @@ from codezero.chain.invitation import (
     Invitation,
     JudgePart,
     NetworkPart,
+    decode_code,
     decode_invitation,
+    encode_code,
     read_invitation,
     signed,
     write_invitation,
 )
-from codezero.chain.join_code import decode_code, encode_code
 from codezero.chain.market import ContractMarket
 from codezero.chain.provider import Ask
 from codezero.chain.sender import Sender

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from codezero.chain.join_code import JoinCode, decode_code
+from codezero.chain.invitation import JoinCode, decode_code
 from codezero.errors import InviteError
 from codezero.swarm.lan import listen
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from codezero.chain.invitation import read_invitation
-from codezero.chain.join_code import encode_code
+from codezero.chain.invitation import encode_code, read_invitation
 from codezero.config import NodeConfig, SwarmConfig
 from codezero.environment import Environment
 from codezero.protocols import Swarm

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.chain.devchain_process import ChainEndpoint, Lock
+from codezero.chain.devchain_process import ChainEndpoint
 from codezero.chain.wallet import EphemeralAccount
 from codezero.config import ChainConfig, NodeConfig
 from codezero.inspection.run_details import parts
@@ -21,6 +21,7 @@ from codezero.login.server import build_app, find_entry, harden, serve
 from codezero.login.store import Folder
 from codezero.monitor.api import DataApi
 from codezero.monitor.reader import RunReader
+from codezero.system.files import Lock
 from codezero.system.signals import Stop, end_with_parent
 from codezero.wiring.chain import is_ephemeral, open_wallet, usual_recursion_limit
 from codezero.wiring.leaderboard import board_page, read_board

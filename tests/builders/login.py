@@ -128,8 +128,6 @@ class Page:
 class NoAccount:
     """The node has none before a claim."""
 
-    address: str | None = None
-
     def adopt(self) -> bytes | None: ...
 
     def adopted(self) -> None: ...

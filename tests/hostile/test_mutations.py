@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.swarm.framing import UNDECODABLE, decode_header, encode_header
+from codezero.swarm.framing import decode_header, encode_header
 from codezero.swarm.identity import Identity
 from codezero.swarm.messages import (
     Counted,
@@ -48,6 +48,7 @@ from codezero.swarm.wire import (
     encode_proposals,
     encode_versions,
 )
+from codezero.system.files import UNDECODABLE
 
 VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "wire_vectors.json").read_text())
 RAW = {name: bytes.fromhex(VECTORS[name]) for name in VECTORS if name not in {"peer", "key", "expiration_time"}}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from codezero.chain.invitation import ChainPart, Invitation, JudgePart, NetworkPart
-from codezero.chain.join_code import PREFIX, decode_code, encode_code
+from codezero.chain.invitation import CODE_PREFIX as PREFIX
+from codezero.chain.invitation import ChainPart, Invitation, JudgePart, NetworkPart, decode_code, encode_code
 from codezero.errors import ConfigError, InviteError
 
 PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"

@@ -77,9 +77,7 @@ def test_refusals_have_names(swarm: Swarm, market: ContractMarket) -> None:
         assert caught.value.name == name
 
 
-def test_ballots_are_of_the_round_in_which_they_were_cast(
-    swarm: Swarm, market: ContractMarket, member: ContractCoordinator
-) -> None:
+def test_ballots_are_of_the_round_in_which_they_were_cast(swarm: Swarm, market: ContractMarket) -> None:
     now = swarm.owner.read_round() + 1
     swarm.open_round(now)
     market.send("judge", [root("g1"), root("g2")], [3, VOID], SHOWN, "QmB")
@@ -87,7 +85,7 @@ def test_ballots_are_of_the_round_in_which_they_were_cast(
     swarm.open_round(now + 1)
     market.send("judge", [root("g1")], [1], SHOWN, "QmB")
     first, second = market.ballots(now, ["QmA", "QmB", "QmNobodys"])
-    assert first == ("QmB", member.account, BallotSheet((root("g1"), root("g2")), (3, VOID), SHOWN))
+    assert first == ("QmB", BallotSheet((root("g1"), root("g2")), (3, VOID), SHOWN))
     assert (second.peer, second.ballot.answers) == ("QmA", (0,))
     assert [cast.ballot.answers for cast in market.ballots(now + 1, ["QmA", "QmB"])] == [(1,)]
     assert [cast.peer for cast in market.ballots(now, ["QmA"])] == ["QmA"]

@@ -86,7 +86,7 @@ def test_what_is_queued_is_on_the_chain_once(tmp_path: Path, place: Place) -> No
     assert box.close(60)
     assert place.market.anchors(now).get(peer_key("QmOnce")) == ROOT
     [cast] = place.market.ballots(now, ["QmOnce"])
-    assert (cast.account, cast.ballot.games, cast.ballot.answers) == (place.member.account, (GAME,), (3,))
+    assert (cast.peer, cast.ballot.games, cast.ballot.answers) == ("QmOnce", (GAME,), (3,))
     status = read_status(box.path)
     assert (status.accepted, status.pending, status.last, status.problem) == (0, 0, None, "")  # it counts points
 

@@ -17,7 +17,7 @@ from unit.swarm.test_exchange import ROUND, Clock, Peer, peers
 from codezero.config import SwarmConfig
 from codezero.swarm import exchange
 from codezero.swarm.framing import body_digest, encode_header
-from codezero.swarm.messages import Fetch, Fetched, Publish
+from codezero.swarm.messages import Answered, Fetch, Publish
 from codezero.swarm.records import RecordPlace, parse_key, place_of
 from codezero.swarm.schema import MAX_HEADER, VERSIONS, Header, WireRefusal
 from codezero.swarm.serving import CHUNK, ChunkRequest
@@ -275,5 +275,5 @@ def test_an_allowance_that_is_used_up_costs_no_reading(tmp_path: Path) -> None:
 
 def test_an_answer_that_nobody_waits_for_any_more_is_not_kept() -> None:
     process = NetworkProcess(SwarmConfig(), Path())
-    process._on_message(Fetched("late", ""))
+    process._on_message(Answered(1))
     assert not process._replies

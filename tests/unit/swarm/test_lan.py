@@ -6,8 +6,7 @@ from functools import partial
 
 import pytest
 
-from codezero.chain.invitation import ChainPart, Invitation, JudgePart, NetworkPart
-from codezero.chain.join_code import encode_code
+from codezero.chain.invitation import ChainPart, Invitation, JudgePart, NetworkPart, encode_code
 from codezero.errors import ConfigError, InviteError
 from codezero.swarm import lan
 from codezero.swarm.identity import Identity

@@ -11,8 +11,7 @@ import pytest
 from builders.chain import Swarm, found
 
 from codezero.chain.contract import MARKET, deploy
-from codezero.chain.invitation import Invitation, read_invitation, signed, write_invitation
-from codezero.chain.join_code import encode_code
+from codezero.chain.invitation import Invitation, encode_code, read_invitation, signed, write_invitation
 from codezero.chain.market import ContractMarket, peer_key
 from codezero.chain.outbox import ChainOutbox
 from codezero.chain.wallet import KeystoreWallet
