@@ -127,7 +127,7 @@ def _checked(overrides: Sequence[str], published: Sequence[str] = PUBLISHED) -> 
         raw = _flat(cast("dict[str, Any]", OmegaConf.to_container(composed, resolve=False)))
         for key in (*published, *chain(*(keys for where, keys in ALSO_PUBLISHED.items() if raw.get(where)))):
             value = raw.get(key, raw.get(key.partition(".")[0]))  # a whole section may be an interpolation
-            if "${" in str(named(value) if isinstance(value, dict) else value):
+            if "${" in str(named(cast("dict[str, Any]", value)) if isinstance(value, dict) else value):
                 raise ConfigError(f"{key} is shown to other people, so it must not hold ${{…}}; write the value itself")
         config = cast(NodeConfig, OmegaConf.to_object(composed))
     except (HydraException, OmegaConfBaseException) as error:

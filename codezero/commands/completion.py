@@ -44,7 +44,8 @@ def finder(parser: argparse.ArgumentParser) -> Any:
             found = [name for name in beside if name.startswith(cword_prefix)]
             return found + super().collect_completions(active_parsers, parsed_args, cword_prefix)
 
-    return _Finder(parser, default_completer=settings_beginning)
+    completer: Any = settings_beginning  # a function will do, whatever argcomplete's types say
+    return _Finder(parser, default_completer=completer)
 
 
 def settings_beginning(prefix: str, action: argparse.Action, **_: Any) -> Iterable[str]:

@@ -86,7 +86,7 @@ class SwarmView:
         """`view` is auto, live, plain or off."""
         terminal = live_console(view)
         self._live = Live(console=terminal, auto_refresh=False, vertical_overflow="crop") if terminal else None
-        self._write = (lambda _: None) if view == "off" else write
+        self._write = _say_nothing if view == "off" else write
         self._written: float | None = None
         self._shown: list[NodeRow] = []
 
@@ -107,3 +107,7 @@ class SwarmView:
         """Leave the last picture standing and give the terminal back."""
         if self._live is not None:
             self._live.stop()
+
+
+def _say_nothing(_: str) -> None:
+    pass

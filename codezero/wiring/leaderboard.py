@@ -90,7 +90,7 @@ def board_page(board: PointsBoard) -> Leaderboard:
     lines: list[BoardLine] = []
     for peer, score in ranked(board)[:MAX_SHOWN]:
         points, last = max(-MAX_WHOLE, min(score.points, MAX_WHOLE)), min(score.last_round, MAX_WHOLE)
-        shown = asdict(score) | {"points": points, "last_round": last}
+        shown: dict[str, Any] = asdict(score) | {"points": points, "last_round": last}
         lines.append(BoardLine(peer_id=peer, name=readable_name(peer), own=False, **shown))
     current = min(board.round, MAX_WHOLE)
     return Leaderboard(chain_id=board.chain_id, contract=board.contract, round=current, peers=lines, problem="")
