@@ -15,7 +15,6 @@ from collections.abc import Generator
 from dataclasses import replace
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig, SwarmConfig
 from codezero.config.learning import source_weights
@@ -28,9 +27,7 @@ from codezero.ops.doctor import Finding, fail, ok, unknown, warn
 from codezero.problems.hub import SETS
 from codezero.swarm.messages import network_settings
 from codezero.swarm.network_status import NetworkStatus, outward_address
-
-if TYPE_CHECKING:
-    from codezero.chain.provider import ChainClient
+from codezero.wiring.chain import open_client
 
 DIAL_SECONDS, REQUEST_SECONDS, CHAIN_SECONDS, JUDGE_SECONDS = 4.0, 6.0, 8.0, 10.0
 MAX_RESPONSE = 1 << 16
@@ -198,7 +195,9 @@ def chain(config: ChainConfig) -> Finding:
     from codezero.chain.contract import ContractCoordinator
 
     try:
-        now = ContractCoordinator(_client(config), config.contract).read_round()
+        with contextlib.ExitStack() as stack:
+            client = open_client(config, stack, seconds=CHAIN_SECONDS)
+            now = ContractCoordinator(client, config.contract).read_round()
     except ChainError as error:
         return fail(str(error), "training goes on without it, and points wait")
     return ok(f"chain {config.chain_id} answers; round {now} of contract {config.contract}")
@@ -207,15 +206,10 @@ def chain(config: ChainConfig) -> Finding:
 def block_time(config: ChainConfig) -> float | None:
     """Of the newest block of a chain that others keep, in seconds since 1970; None where there is none."""
     if config.kind == "rpc" and config.rpc_urls:
-        with contextlib.suppress(ChainError):
-            return float(_client(config).eth.get_block("latest").get("timestamp", 0))
+        with contextlib.suppress(ChainError), contextlib.ExitStack() as stack:
+            client = open_client(config, stack, seconds=CHAIN_SECONDS)
+            return float(client.eth.get_block("latest").get("timestamp", 0))
     return None
-
-
-def _client(config: ChainConfig) -> "ChainClient":
-    from codezero.chain.provider import ChainClient
-
-    return ChainClient(config.rpc_urls, config.chain_id, seconds=CHAIN_SECONDS, plain_http=config.plain_http)
 
 
 def judge(config: EvaluatorConfig) -> Finding:

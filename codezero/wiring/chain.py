@@ -111,7 +111,7 @@ def chain_access(
     """The chain's endpoints; a poor account is filled where there is a faucet. Raises ConfigError and ChainError."""
     from codezero.chain.contract import fund
 
-    client = _client(config, stack, ask)
+    client = open_client(config, stack, ask)
     try:
         fund(client, wallet.address)
     except ChainError as error:
@@ -132,13 +132,19 @@ def read_only(config: ChainConfig, stack: contextlib.ExitStack, ask: "Ask | None
     if config.kind == "embedded" and not directory.is_dir():
         raise ConfigError(f"{directory} holds no chain yet; run a node first, or set chain.directory")
     contract = founded(directory).contract if config.kind == "embedded" and not config.contract else config.contract
-    return ContractCoordinator(_client(config, stack, ask), contract)
+    return ContractCoordinator(open_client(config, stack, ask), contract)
 
 
-def _client(config: ChainConfig, stack: contextlib.ExitStack, ask: "Ask | None") -> "ChainClient":
-    """The embedded chain stays while any node of this machine uses it, and is started anew when it dies."""
+def open_client(
+    config: ChainConfig, stack: contextlib.ExitStack, ask: "Ask | None" = None, seconds: float | None = None
+) -> "ChainClient":
+    """The embedded chain stays while any node of this machine uses it, and is started anew when it dies.
+
+    ask: by a node of the swarm; a visitor asks where there is none. seconds: of a call, if not the usual ones.
+    Raises SwarmError where the visitor cannot start.
+    """
     from codezero.chain.devchain_process import DevChainHandle
-    from codezero.chain.provider import ChainClient, is_node
+    from codezero.chain.provider import SECONDS, ChainClient, is_node
 
     urls, chain_id = list(config.rpc_urls), config.chain_id
     if config.kind == "embedded":
@@ -148,7 +154,7 @@ def _client(config: ChainConfig, stack: contextlib.ExitStack, ask: "Ask | None")
         urls, chain_id = [chain.url], chain.chain_id
     if ask is None and any(map(is_node, urls)):
         ask = visitor(stack)
-    return ChainClient(urls, chain_id, plain_http=config.plain_http, ask=ask)
+    return ChainClient(urls, chain_id, seconds=seconds or SECONDS, plain_http=config.plain_http, ask=ask)
 
 
 def _repeat(

@@ -276,6 +276,8 @@ def test_a_chain_and_a_judge_that_are_away_are_failures(tmp_path: Path) -> None:
         assert network.chain(chain).state is CheckState.FAIL
         assert network.block_time(chain) is None
     assert network.chain(replace(chain, contract="")).state is CheckState.FAIL
+    node = "/ip4/127.0.0.1/tcp/1/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
+    assert network.chain(replace(chain, rpc_urls=[node])).state is CheckState.FAIL
     assert network.chain(ChainConfig(kind="clock")).state is CheckState.OK
     assert network.chain(ChainConfig(directory=str(tmp_path / "none"))).state is CheckState.OK
     assert network.judge(EvaluatorConfig(kind="openai", url=gone, model="m", seconds=3.0)).state is CheckState.FAIL
