@@ -162,8 +162,8 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 BUDGETS = {
     "files": 307,
-    "lines": 47_403,
-    "lines of code": 33_001,
+    "lines": 47_404,
+    "lines of code": 33_002,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

@@ -90,10 +90,11 @@ class DataSource:
     def probe(self) -> None:
         """Find out whether there is anything to read; `trouble` is the answer. Raises ConfigError for a path of this
         machine where nothing is."""
-        if not self._rows.remote:
-            with translated(ConfigError, "data.sources", ProblemError):
-                self._rows.shards()
-        self._fetch("shards", self._rows.shards, logging.INFO)
+        if self._rows.remote:
+            self._fetch("shards", self._rows.shards, logging.INFO)
+            return
+        with translated(ConfigError, "data.sources", ProblemError):
+            self._rows.shards()
 
     def draw(self) -> Problem | None:
         """The next usable problem; None while there is none to be had."""
