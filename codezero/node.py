@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from codezero.errors import EvaluatorError, MarketError, ProposalError, RolloutError, SandboxError, SwarmError
 from codezero.protocols import Evaluator, Exam, Harvest, Market, Outbox, ProblemStream, Solver
-from codezero.runner import LIMITS, Iterating, Laps
+from codezero.runner import BEGUN, LIMITS, Iterating, Laps
 from codezero.system.state import Persistent
 from codezero.types import BELIEF, Metrics, Problem, RolloutGroup, ScoredGroup, mean
 
@@ -100,18 +100,18 @@ class Node(Iterating):
 
     def measure(self, iteration: int, reason: str) -> Metrics:
         """Figures of the exam that has ended. One begins when it is due; training waits for the first and the last."""
-        figures, last, failures = Metrics(), reason in LIMITS, (EvaluatorError, SandboxError, RolloutError)
+        figures, whole, failures = Metrics(), reason in (BEGUN, *LIMITS), (EvaluatorError, SandboxError, RolloutError)
         with self.tolerate(failures, "no exam this time"):
-            figures = self.exam.results(wait=last)
-        if not (self.exam.due(iteration) or (last and self.exam.due(0))):
+            figures = self.exam.results(wait=whole)
+        if not (self.exam.due(iteration) or (whole and self.exam.due(0))):
             return figures
-        if figures and last:  # of an exam that began before: a row of its own
+        if figures and whole:  # of an exam that began before: a row of its own
             self.write(self.monitor.observe, iteration, {"iteration": iteration} | figures, [])
             figures = Metrics()
         self.monitor.busy("attempting and executing the held-out problems")
         with self.tolerate(failures, "no exam this time"):
             self.exam.begin(iteration)
-            figures = figures or self.exam.results(wait=last or iteration == 0)
+            figures = figures or self.exam.results(wait=whole)
         return figures
 
     @property

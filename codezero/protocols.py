@@ -92,7 +92,9 @@ class Evaluator(Persistent, Protocol):
         """
 
     def witness(self, executed: Sequence[tuple[float, bool]]) -> None:
-        """Executed truth from beside the reward, as (judged correctness, passed). It may only raise alarms."""
+        """Executed truth from beside the reward, as (judged correctness, passed). It may only raise alarms.
+
+        The verdicts since the last `metrics` were on that, and are in none."""
 
     def rates(self) -> JudgeRates | None:
         """How often the judge is mistaken, to correct what it says of success; None where attempts are executed."""
@@ -228,8 +230,11 @@ class Exam(Protocol):
 
 
 class Monitor(Protocol):
-    def started(self, iteration: int) -> None:
-        """The loop is about to run from `iteration`; later rows on disk are of a crashed future and are dropped."""
+    def started(self, iteration: int) -> bool:
+        """The loop is about to run from `iteration`; later rows on disk are of a crashed future and are dropped.
+
+        Has the run been measured before?"""
+        ...
 
     def busy(self, doing: str) -> None:
         """Say what takes longer than a moment; it is over at the next `observe`."""

@@ -25,6 +25,8 @@ ROOM_SECONDS = 2.0
 MOST_REPEATS = 3
 """From one checkpoint, before the trainer's end is the node's."""
 LIMITS = ("max_iterations reached", "max_minutes reached")
+BEGUN = "begun"
+"""Why something is measured before a run's first iteration."""
 
 
 class Laps:
@@ -55,6 +57,8 @@ class Iterating:
     """After a signal, for the iteration in flight and its checkpoint; a longer one is left out."""
     kept: int = 0
     """The iteration of the newest checkpoint."""
+    measured: bool = False
+    """Has this run figures of an exam? One that begins with another run's checkpoint has none."""
     in_flight: int = 0
     """The iteration that is under way; 0: none has begun."""
     known_round: KnownRound = field(default_factory=KnownRound)
@@ -73,7 +77,7 @@ class Iterating:
         raise NotImplementedError
 
     def measure(self, iteration: int, reason: str) -> Metrics:
-        """What is measured beside an iteration (0: before the first), `reason` being why it is the last one."""
+        """What is measured beside an iteration; `reason`: why it is the last one, or BEGUN, before the run's first."""
         return {}
 
     @property
@@ -108,7 +112,7 @@ class Iterating:
     def restore(self) -> int:
         """Become the newest checkpoint; its iteration."""
         self.kept = self.checkpoints.restore(self.parts)
-        self.monitor.started(self.kept)
+        self.measured = self.monitor.started(self.kept)
         return self.kept
 
     def answer(self, which: signal.Signals, before: int) -> None:
@@ -122,8 +126,9 @@ class Iterating:
         """From `iteration`, the number already done. Returns why it ended."""
         began = saved = time.monotonic()
         round_number = self.open_round()
-        if iteration == 0 and (before := self.measure(0, "")):
-            self.write(self.monitor.observe, 0, {"iteration": 0, "round": round_number} | before, [])
+        if not self.measured and (before := self.measure(iteration, BEGUN)):
+            row = {"iteration": iteration, "round": round_number} | before
+            self.write(self.monitor.observe, iteration, row, [])
         reason = self.reason_to_stop(iteration, began)
         while not reason:
             round_number = self.open_round()

@@ -5,7 +5,8 @@
 #
 # On real machines the founder adds swarm.host=0.0.0.0 and a --p2p-port that the others reach; see docs/swarm.md.
 set -euo pipefail
-folder=$(mkdir -p "${1:?name a folder}" && cd "$1" && pwd)
+(($#)) || { echo "usage: examples/three_laptops.sh FOLDER [KEY=VALUE ...]: name a folder for keys, runs and logs" >&2; exit 2; }
+folder=$(mkdir -p "$1" && cd "$1" && pwd)
 shift
 codezero=${CODEZERO:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/.venv/bin/codezero}
 settings=(run.name=laptop chain.submit_after=2 monitor.view=plain login.page=off "$@")

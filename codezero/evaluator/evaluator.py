@@ -74,6 +74,7 @@ class FrozenEvaluator(StaticEvaluator):
 
     def witness(self, executed: Sequence[Pair]) -> None:
         """Executed truth from beside the reward, as (judged correctness, passed); it only raises alarms."""
+        self.memory.statuses = {}  # the exam's verdicts, of which no iteration's figures tell
         self._watch.witness(executed)
 
     def rates(self) -> JudgeRates | None:

@@ -57,8 +57,10 @@ class RunMonitor:
         self._rollouts = RolloutStore(folder, identity)
         self._view = start or choose_view("off" if view == "off" else "plain", LiveView)
 
-    def started(self, iteration: int) -> None:
-        """Drop rows after `iteration` (at 0 all of them: the exam before the first iteration is sat again)."""
+    def started(self, iteration: int) -> bool:
+        """Drop rows after `iteration` (at 0 all of them: the exam before the first iteration is sat again).
+
+        Is an exam on record?"""
         self._file = MetricsFile(self.folder)
         self._file.truncate_after(iteration if iteration > 0 else -1)
         self.state = self.state.after(self._history.read())
@@ -72,6 +74,7 @@ class RunMonitor:
         self._view.close()
         self._view = choose_view(self.view_kind, LiveView)
         self._view.show(self.state)
+        return bool(self.state.exams)
 
     def add_facts(self, **facts: str) -> None:
         """What turned out to stay the same while the parts were put together."""

@@ -62,15 +62,17 @@ class JudgedProblem:
 
 def mistakes(kinds: Counter[str]) -> list[str]:
     """What to say aloud of contradictions; nothing where there are none."""
-    wrong = (
-        ("failing_believed", "believed", "failing", "fail"),
-        ("passing_not_believed", "did not believe", "passing", "pass"),
-    )
-    return [
-        f"THE JUDGE IS MISTAKEN: it {held} {kinds[kind]} of {count(kinds[of], 'attempt')} that {do} when executed"
-        for kind, held, of, do in wrong
-        if kinds[kind]
-    ]
+    lines: list[str] = []
+    if wrong := kinds["failing_believed"]:
+        of = count(kinds["failing"], "attempt")
+        lines.append(f"THE JUDGE IS MISTAKEN: it believed {wrong} of {of} that fail when executed")
+    if unsure := kinds["passing_not_believed"]:
+        of = count(kinds["passing"], "attempt")
+        lines.append(
+            f"JUDGE AND TESTS DISAGREE: it did not believe {unsure} of {of} that pass when executed; "
+            "either it is mistaken, or the tests are too few"
+        )
+    return lines
 
 
 def loud_mistakes(problems: Iterable[JudgedProblem]) -> list[Text]:

@@ -7,6 +7,7 @@ node saves, as it does when this process is killed; a node that dies is shown as
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import time
@@ -33,6 +34,8 @@ REPORT_SECONDS = 15.0
 """Between two lines that say what is waited for."""
 LEFT_EARLY = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """Codes of a node that was stopped while it was starting."""
+LOG_HEAD = re.compile(r"^[\d-]+ [\d:,]+ [A-Z]+ \S+ ")
+"""Time, level and module of a line of a log."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +136,13 @@ def founded(first: FleetNode, stop: Stop) -> list[str]:
 
 
 def newest_output(node: FleetNode) -> tuple[float, str]:
-    """When the node last wrote to its screen or its log since it was started, and the last line of that, cleaned."""
+    """When the node last wrote to its screen or its log since it was started, and what the last line of that says."""
     newest = (node.began, "")
     for path in (node.folder / "output.log", node.folder / "logs" / "swarm.log"):
         with contextlib.suppress(OSError), path.open("rb") as file:
             if (written := os.fstat(file.fileno()).st_mtime) >= newest[0]:
                 newest = (written, last_line(file))
-    return newest[0], clean(newest[1])
+    return newest[0], clean(LOG_HEAD.sub("", newest[1]))
 
 
 def _watch(nodes: Sequence[FleetNode], view: str, stop: Stop) -> None:

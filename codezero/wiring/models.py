@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from codezero.config import NodeConfig, SolverConfig
 from codezero.errors import ConfigError
+from codezero.nano import NANO
 from codezero.wiring.hardware import VISIBLE, check_extras, find_cards, recomputes, source_of
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ Say = Callable[[str], None]
 
 
 def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bool = False) -> "LoadedModel":
-    """`nano`, a directory or a hub id; the solver's takes its CPU threads. Raises ModelError."""
+    """`nano`, a directory or a hub id; the solver decides about CPU threads. Raises ModelError."""
     say(f"loading the {role}, {name}")
     from codezero.models.load import load_model, use_threads
 
@@ -49,7 +50,7 @@ def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bo
         thinking=model.thinking if role == "solver" else "auto",
     )
     logger.info("%s: %s on %s", role, name, loaded.device)
-    if role == "solver":
+    if role == "solver" or model.solver == NANO:  # a judge alone is as tiny as the solver that is not loaded
         use_threads(loaded.model, model.threads)
     return loaded
 

@@ -39,6 +39,7 @@ class Parts:
         """Peer ids of the groups that the monitor was shown in each iteration."""
         self.saved: list[int] = []
         self.exam: dict[str, Any] = {}
+        self.kept, self.measured = 0, False
         """Figures of the one that is under way."""
 
     def note(self, call: str) -> None:
@@ -145,8 +146,9 @@ class Parts:
 
     def cut(self, reason: str) -> None: ...
 
-    def started(self, iteration: int) -> None:
+    def started(self, iteration: int) -> bool:
         self.note(f"started {iteration}")
+        return self.measured
 
     def close(self, *_: str) -> None:
         self.note("close")
@@ -158,7 +160,7 @@ class Parts:
     def load(self, folder: Path) -> None: ...
 
     def restore(self, parts: Any) -> int:
-        return 0
+        return self.kept
 
 
 def make_node(parts: Parts, *, max_iterations: int = 1, max_failures: int = 20) -> Node:
@@ -208,6 +210,17 @@ def test_exams_are_sat_when_due_and_at_the_end() -> None:
     parts = Parts()
     make_node(parts, max_iterations=5).run()
     assert [row["iteration"] for row in parts.rows if "eval/average_at_8" in row] == [0, 2, 4, 5]
+
+
+def test_a_run_that_begins_with_anothers_checkpoint_is_measured_there_once() -> None:
+    parts = Parts()
+    parts.kept = 7  # no exam is due after 7
+    make_node(parts, max_iterations=9).run()
+    assert [row["iteration"] for row in parts.rows if "eval/average_at_8" in row] == [7, 8, 9]
+    parts = Parts()
+    parts.kept, parts.measured = 7, True
+    make_node(parts, max_iterations=9).run()
+    assert [row["iteration"] for row in parts.rows if "eval/average_at_8" in row] == [8, 9]
 
 
 def test_an_exam_that_goes_on_beside_training_is_told_when_it_has_ended() -> None:
@@ -372,6 +385,7 @@ def test_a_restart_without_a_coordinator_goes_on_in_the_round_it_knew() -> None:
             raise ChainError("timeout")
 
     parts = Away()
+    parts.measured = True
     make_node(parts, max_iterations=3).run()
     assert [row["round"] for row in parts.rows] == [9, 9]
 
