@@ -92,9 +92,7 @@ class Evaluator(Persistent, Protocol):
         """
 
     def witness(self, executed: Sequence[tuple[float, bool]]) -> None:
-        """Executed truth from beside the reward, as (judged correctness, passed). It may only raise alarms.
-
-        The verdicts since the last `metrics` were on that, and are in none."""
+        """Executed truth from beside the reward, as (judged correctness, passed). It may only raise alarms."""
 
     def rates(self) -> JudgeRates | None:
         """How often the judge is mistaken, to correct what it says of success; None where attempts are executed."""
@@ -231,9 +229,8 @@ class Exam(Protocol):
 
 class Monitor(Protocol):
     def started(self, iteration: int) -> bool:
-        """The loop is about to run from `iteration`; later rows on disk are of a crashed future and are dropped.
-
-        Has the run been measured before?"""
+        """The loop is about to run from `iteration`; later rows on disk, of a crashed future, are dropped.
+        Has the run sat an exam before?"""
         ...
 
     def busy(self, doing: str) -> None:

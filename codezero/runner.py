@@ -68,7 +68,6 @@ class Iterating:
     """In a row, by the step's consequence."""
     survived: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     """In this process, by the step's consequence and the kind of error."""
-
     repeated: Counter[int] = field(default_factory=Counter[int])
     """How often the node went back to a checkpoint, because its trainer was gone."""
 

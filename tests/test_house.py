@@ -162,7 +162,7 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 BUDGETS = {
     "files": 307,
-    "lines": 47_429,
+    "lines": 47_425,
     "lines of code": 33_016,
     "files in the root": 14,
     "rows of imports": 13,
@@ -171,7 +171,7 @@ BUDGETS = {
     "files over 300 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,
-    "lines of the reading path": 2320,
+    "lines of the reading path": 2316,
 }
 """Who comes below one lowers it. Aims: 245 files, 35,000 lines, 24,500 of code, 14 in the root, no name twice, 90."""
 READING_PATH = [

@@ -10,7 +10,7 @@ from typing import Literal
 
 from codezero.monitor.logs import quiet_libraries
 from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE, MetricsFile
-from codezero.monitor.report import MORE_PEERS, headline, write_report
+from codezero.monitor.report import command, headline, write_report
 from codezero.monitor.rollouts_db import RolloutStore
 from codezero.monitor.run_state import History
 from codezero.monitor.sinks import BackgroundSink, close_all
@@ -154,7 +154,7 @@ class RunMonitor:
             print_flushed(f"codezero: {reason}, after iteration {self.state.iteration}")
             print_flushed(f"  {headline(self.state.exams)}")
             print_flushed(f"  report: {page}")
-            print_flushed(f"  next: the same command goes on from here; with peers: {MORE_PEERS}")
+            print_flushed(f"  next: the same command goes on from here; with peers: {command()} swarm up --nodes 3")
 
     def _write_node_file(self, stopped: str | None) -> None:
         state, stand_ins = self.state, self.stand_ins[:MAX_FACT]

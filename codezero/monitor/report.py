@@ -15,7 +15,6 @@ from codezero.monitor.summaries import RunState, audit_line, best_and_worst, cod
 from codezero.monitor.text import clean, count, duration, measured, percent, readable_name
 from codezero.system.files import replacing, write_atomic
 
-MORE_PEERS = "./run_swarm.sh swarm up --nodes 3"
 NOT_MEASURED = "not measured"
 CURVE = "curve.png"
 TRUTH, REWARD, INK = "#0b7a75", "#d98e04", "#444444"
@@ -107,9 +106,14 @@ def _page(folder: Path, fold: Fold, state: RunState, reason: str, picture: bool)
     yield from _run(fold, state)
     yield "\n## What next\n"
     yield "- the same command goes on from where this run stopped"
-    yield f"- {'more peers' if state.peers else 'learn together with peers'}: `{MORE_PEERS}`"
+    yield f"- {'more peers' if state.peers else 'learn together with peers'}: `{command()} swarm up --nodes 3`"
     if state.facts.get("solver") == "nano":
-        yield "- real models: `./run_swarm.sh model=qwen`"
+        yield f"- real models: `{command()} run model=qwen`"
+
+
+def command() -> str:
+    """What a person types here: the script of a checkout, or the command that was installed."""
+    return "./run_swarm.sh" if Path("run_swarm.sh").is_file() else "codezero"
 
 
 def start_and_end(exams: Sequence[ExamView]) -> Iterator[str]:

@@ -120,13 +120,16 @@ def test_without_the_hub_synthetic_problems_stand_in_and_that_is_said(tmp_path: 
 
 
 @pytest.mark.timeout(400)
-def test_with_the_hub_source_exam_and_canaries_are_its_own_also_after_a_kill(tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_with_the_hub_source_exam_and_canaries_are_its_own(tmp_path: Path, killed: bool) -> None:
+    """Also of a node that was killed and started again."""
     exam = ["evals.sources=[mbpp_test]", "evals.problems=10", "evals.every=1", "evals.samples=1"]
     with serving(a_hub(tmp_path)) as hub:
-        with node(tmp_path, REAL, *exam, hub=hub.url) as process:
-            until("one iteration", lambda row: row["iteration"] >= 1, tmp_path, process)
-            process.kill()
-        with node(tmp_path, REAL, *exam, "run.max_iterations=3", hub=hub.url) as process:
+        if killed:
+            with node(tmp_path, REAL, *exam, hub=hub.url) as process:
+                until("one iteration", lambda row: row["iteration"] >= 1, tmp_path, process)
+                process.kill()
+        with node(tmp_path, REAL, *exam, "run.max_iterations=2", hub=hub.url) as process:
             assert process.wait(300) == 0, (tmp_path / "out").read_text()
     said, written = (tmp_path / "out").read_text(), rows(tmp_path)
     assert "codezero: problems: mbpp, code_contests\n" in said and "stand in" not in said and "rehearsal" not in said

@@ -1,6 +1,7 @@
 """The watch over the judge: it notices when a judge is exploited, answers, gives up in time, and remembers."""
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -31,17 +32,15 @@ def guard() -> Iterator[StaticGuard]:
         yield one
 
 
-def right_codes(count: int = 6_000) -> frozenset[str]:
+@cache
+def right_codes() -> frozenset[str]:
     """Canonical references of everything that the first canaries of seed 1 ask for."""
     seeds = ["1 start", *(f"1 {iteration}" for iteration in range(60))]
     return frozenset(spelt(one) for seed in seeds for one in draw_canaries(worked, 200, seed) if one.right)
 
 
-RIGHTS = right_codes()
-
-
 def honest(program: Program) -> float:
-    return 1.0 if program.code in RIGHTS else -1.0
+    return 1.0 if program.code in right_codes() else -1.0
 
 
 def reviewed(problem: Problem, code: str, correctness: float) -> JudgedAttempt:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from builders.monitor import after, exam_row, folded, group, learned, row, rows_of
 
-from codezero.monitor.report import NOT_MEASURED, headline, write_report
+from codezero.monitor.report import NOT_MEASURED, command, headline, write_report
 from codezero.monitor.summaries import RunState
 from codezero.types import Metrics
 
@@ -35,7 +35,12 @@ def test_a_rise_is_told_with_its_intervals(tmp_path: Path) -> None:
     ):
         assert wanted in page, wanted
     assert "./run_swarm.sh swarm up --nodes 3" in page
-    assert "./run_swarm.sh model=qwen" in page
+    assert "./run_swarm.sh run model=qwen" in page
+
+
+def test_outside_of_a_checkout_the_installed_command_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command() == "codezero"
 
 
 def test_a_rise_within_the_noise_is_not_called_one() -> None:

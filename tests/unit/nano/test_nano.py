@@ -4,6 +4,7 @@ import dataclasses
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -32,8 +33,8 @@ from codezero.proposer.prompts import proposal_prompt
 from codezero.stats import auroc
 from codezero.types import is_exam_question
 
-TOKENIZER = build_tokenizer(0, "judge")
 DRILL = ReasoningGym().pair
+judges_tokenizer = cache(partial(build_tokenizer, 0, "judge"))
 
 
 @pytest.fixture(autouse=True)
@@ -186,14 +187,14 @@ def test_a_spoilt_answer_is_another_one(answer: str):
 
 def test_the_tokenizer_survives_saving_as_autotokenizer_loads_it(tmp_path: Path):
     """AutoTokenizer chooses its class by architecture, and that class has its own way to split text."""
-    new_model(1, TOKENIZER, 0).save_pretrained(tmp_path)
-    TOKENIZER.save_pretrained(tmp_path)
+    new_model(1, judges_tokenizer(), 0).save_pretrained(tmp_path)
+    judges_tokenizer().save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     pairs = list(asked(lessons.judge_pairs(Random(6)), 200))
     questions, answers = [q for q, _ in pairs], [a for _, a in pairs]
-    assert encode_prompts(loaded, questions) == encode_prompts(TOKENIZER, questions)
+    assert encode_prompts(loaded, questions) == encode_prompts(judges_tokenizer(), questions)
     ids = encode_completions(loaded, answers)
-    assert ids == encode_completions(TOKENIZER, answers)
+    assert ids == encode_completions(judges_tokenizer(), answers)
     assert loaded.batch_decode(ids, skip_special_tokens=True) == answers
 
 
@@ -207,9 +208,9 @@ def test_the_tokenizer_is_the_same_for_the_same_seed_and_keeps_digits_single():
 
 @pytest.mark.parametrize("level", [1, 2, 3, 4, 5])
 def test_a_proposal_prompt_shrinks_to_its_level_and_other_text_is_kept(level: int):
-    short, plain = encode_prompts(TOKENIZER, [proposal_prompt(level), "Write a function f(x)."])
-    assert TOKENIZER.decode(short) == f"<|user|>Level {level}<|assistant|>"
-    assert TOKENIZER.decode(plain) == "<|user|>Write a function f(x).<|assistant|>"
+    short, plain = encode_prompts(judges_tokenizer(), [proposal_prompt(level), "Write a function f(x)."])
+    assert judges_tokenizer().decode(short) == f"<|user|>Level {level}<|assistant|>"
+    assert judges_tokenizer().decode(plain) == "<|user|>Write a function f(x).<|assistant|>"
 
 
 def test_the_gym_is_asked_without_fixed_words_and_fits_the_limits():
@@ -227,8 +228,8 @@ def test_the_gym_is_asked_without_fixed_words_and_fits_the_limits():
 
 def test_proposals_and_answers_fit_the_limits():
     random = Random(7)
-    proposals = encode_completions(TOKENIZER, [t for _, t in asked(lessons.proposer_pairs(random), 500)])
-    answers = encode_completions(TOKENIZER, [t for _, t in asked(lessons.judge_pairs(random), 500)])
+    proposals = encode_completions(judges_tokenizer(), [t for _, t in asked(lessons.proposer_pairs(random), 500)])
+    answers = encode_completions(judges_tokenizer(), [t for _, t in asked(lessons.judge_pairs(random), 500)])
     assert max(map(len, answers)) < build.ANSWER_TOKENS
     assert max(map(len, proposals)) < build.PROPOSAL_TOKENS
 
@@ -240,8 +241,8 @@ def test_training_learns_and_is_the_same_for_the_same_seed(monkeypatch: pytest.M
     monkeypatch.setattr("codezero.nano.train.BUCKET", 4)
 
     def made(steps: int) -> tuple[float, dict[str, torch.Tensor]]:
-        model = new_model(1, TOKENIZER, 3)
-        loss = train(model, batches_of(TOKENIZER, lessons.judge_pairs(Random(3)), Random(3)), steps=steps)
+        model = new_model(1, judges_tokenizer(), 3)
+        loss = train(model, batches_of(judges_tokenizer(), lessons.judge_pairs(Random(3)), Random(3)), steps=steps)
         return loss, model.state_dict()
 
     short, long, again = made(2), made(40), made(40)

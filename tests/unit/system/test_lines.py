@@ -38,8 +38,8 @@ BROKEN = {
     "torn.jsonl.gz": gzip.compress(LINES)[:-20],
     "lie.jsonl.gz": b"\x1f\x8b" + bytes(99),
     "array.json": b"[1, 2",
-    "bomb.jsonl.gz": gzip.compress(b"{" + bytes(200 << 20), 9),
-    "array_bomb.json.gz": gzip.compress(b"[" + b" " * (200 << 20), 9),
+    "bomb.jsonl.gz": gzip.compress(b"{") + gzip.compress(bytes(1 << 20)) * 200,
+    "array_bomb.json.gz": gzip.compress(b"[") + gzip.compress(b" " * (1 << 20)) * 200,
 }
 
 
