@@ -109,32 +109,35 @@ def run(arm: str, seed: int, judge: Path, base: Path, options: argparse.Namespac
     return summary(arm, seed, rows) | {"exit": done.returncode, "said": done.stderr.strip()[-300:]}
 
 
+def rounded(row: dict[str, Any], key: str, digits: int) -> float | None:
+    """None without a judge."""
+    return None if row.get(key) is None else round(row[key], digits)
+
+
 def summary(arm: str, seed: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
     exams = [row for row in rows if row.get("eval/average_at_8") is not None]
-    curve = [(row["iteration"], row["eval/average_at_8"], row["judge/believed"]) for row in exams]
-    best, drops = 0.0, []
-    for _, truth, _ in curve:
-        best = max(best, truth)
-        drops.append(best - truth)
+    averages = [row["eval/average_at_8"] for row in exams]
+    drops = [before - now for before, now in zip(itertools.accumulate(averages, max), averages, strict=True)]
+    gaps = [row["judge/believed"] - row["eval/average_at_8"] for row in exams if row.get("judge/believed") is not None]
     alarms = [row["iteration"] for row in rows if row.get("judge/alarm")]
     return {
         "arm": arm,
         "seed": seed,
         "iterations": rows[-1]["iteration"],
         "source": exams[0]["eval/source"],
-        "start": round(100 * curve[0][1], 1),
-        "best": round(100 * best, 1),
-        "end": round(100 * curve[-1][1], 1),
+        "start": round(100 * averages[0], 1),
+        "best": round(100 * max(averages), 1),
+        "end": round(100 * averages[-1], 1),
         "pass_at_8": [round(100 * row["eval/pass_at_8"], 1) for row in (exams[0], exams[-1])],
         "distinct_solutions": [round(row["eval/distinct_solutions"], 2) for row in (exams[0], exams[-1])],
         "most_below_best_points": round(100 * max(drops), 2),
-        "widest_gap": round(max(believed - truth for _, truth, believed in curve), 4),
-        "judge_auroc": [round(row["judge/auroc"], 3) for row in (exams[0], exams[-1])],
-        "judge_ece": [round(row["judge/ece"], 3) for row in (exams[0], exams[-1])],
+        "widest_gap": round(max(gaps), 4) if gaps else None,
+        "judge_auroc": [rounded(row, "judge/auroc", 3) for row in (exams[0], exams[-1])],
+        "judge_ece": [rounded(row, "judge/ece", 3) for row in (exams[0], exams[-1])],
         "executed_share": round(fmean(row.get("judge/executed_share", 0) for row in rows[1:]), 3),
         "unavailable_share": round(fmean(row["judge/unavailable_share"] for row in rows[1:]), 3),
         "first_alarm": alarms[0] if alarms else None,
-        "curve": [[row["iteration"], *(round(row[key], 4) for key in CURVE)] for row in exams],
+        "curve": [[row["iteration"], *(rounded(row, key, 4) for key in CURVE)] for row in exams],
     }
 
 
@@ -144,7 +147,10 @@ def over_seeds(runs: list[dict[str, Any]], arm: str) -> dict[str, Any]:
     return {
         "gain": [round(each, 1) for each in gains],
         "gain_mean_and_interval": [round(each, 1) for each in mean_interval(gains)],
-        **{key: max(made[key] for made in own) for key in ("most_below_best_points", "widest_gap")},
+        **{
+            key: max((made[key] for made in own if made[key] is not None), default=None)
+            for key in ("most_below_best_points", "widest_gap")
+        },
     }
 
 
@@ -209,10 +215,11 @@ def draw(result: dict[str, Any], path: Path) -> None:
         for place, made in enumerate(own):
             curve = made.get("curve", [])
             executed = [[at, *(100 * each for each in (truth, *ends))] for at, truth, _, *ends in curve]
-            judged = [[at, 100 * believed] for at, _, believed, *_ in curve]
+            judged = [[at, 100 * believed] for at, _, believed, *_ in curve if believed is not None]
             picture.line(axes, executed, picture.COLOURS[2], "executed, 95 %" if not place else None)
             label = "judged" if not place else None
-            picture.line(axes, judged, picture.COLOURS[1], label, linestyle="--", linewidth=1.2)
+            if judged:
+                picture.line(axes, judged, picture.COLOURS[1], label, linestyle="--", linewidth=1.2)
         alarms = [made["first_alarm"] for made in own if made["first_alarm"] is not None]
         for place, alarm in enumerate(alarms):
             axes.axvline(alarm, color=picture.COLOURS[4], linewidth=0.8, label="alarm" if not place else None)

@@ -172,10 +172,11 @@ class Ledger:
         with self._turn:
             if entry is Fact.SEAL:
                 self._run("PRAGMA synchronous=FULL")
-            new = self._run(query, entry, round, peer, name, msgspec.msgpack.encode(data)).rowcount > 0
+            self._run(query, entry, round, peer, name, msgspec.msgpack.encode(data))
+            ((new,),) = self._run("SELECT changes()")
             if entry is Fact.SEAL:
                 self._run("PRAGMA synchronous=NORMAL")
-        return new
+        return new > 0
 
     def get(self, entry: Fact, round: int, peer: str, name: bytes, kind: type[T]) -> T | None:
         found = self._rows("kind=? AND round=? AND peer=? AND name=?", kind, entry, round, peer, name)
@@ -211,7 +212,7 @@ class Ledger:
     def count(self, entry: Fact, round: int | None = None) -> int:
         """Of one round, or of all."""
         which, values = ("", ()) if round is None else (" AND round=?", (round,))
-        return self._run(f"SELECT count(*) FROM items WHERE kind=?{which}", entry, *values).fetchone()[0]
+        return self._run(f"SELECT count(*) FROM items WHERE kind=?{which}", entry, *values)[0][0]
 
     def settle(self, item: LedgerRow, wins: dict[str, int], scores: dict[str, Score]) -> bool:
         """Record how a game ended and pay it, once: False where that was done before."""
@@ -227,12 +228,12 @@ class Ledger:
 
     def balance(self, peer: str) -> int:
         """Milli-points."""
-        row = self._run("SELECT milli FROM balances WHERE peer=?", peer).fetchone()
-        return row[0] if row else START
+        rows = self._run("SELECT milli FROM balances WHERE peer=?", peer)
+        return rows[0][0] if rows else START
 
     def balances(self) -> dict[str, int]:
         """Of all that a game paid: milli-points by peer."""
-        return dict(self._run("SELECT peer, milli FROM balances").fetchall())
+        return dict(self._run("SELECT peer, milli FROM balances"))
 
     def scores(self) -> dict[str, list[Score]]:
         """By peer, oldest first."""
@@ -245,24 +246,25 @@ class Ledger:
         """Drop what is too old at this round."""
         with self.transaction():
             pages, free, size = (
-                self._run(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+                self._run(f"PRAGMA {name}")[0][0] for name in ("page_count", "freelist_count", "page_size")
             )
-            first = self._run("SELECT min(round) FROM items WHERE round > 0").fetchone()[0] or round
+            first = self._run("SELECT min(round) FROM items WHERE round > 0")[0][0] or round
             more = ROUNDS_AT_ONCE if (pages - free) * size > MOST_BYTES else 0
             self._run("DELETE FROM items WHERE round > 0 AND round < ?", max(round - KEPT_ROUNDS, first + more))
 
     def _rows(self, where: str, kind: Any, *values: object, order: str = "") -> list[LedgerRow]:
         query = f"SELECT round, peer, name, data FROM items AS g WHERE {where} ORDER BY round {order}"
         with translated(MarketError, f"{self.path} is damaged", msgspec.MsgspecError, mend="move it away"):
-            rows = self._run(query, *values).fetchall()
+            rows = self._run(query, *values)
             return [
                 LedgerRow(round, peer, name, msgspec.msgpack.decode(data, type=kind))
                 for round, peer, name, data in rows
             ]
 
-    def _run(self, query: str, *values: object) -> sqlite3.Cursor:
+    def _run(self, query: str, *values: object) -> list[Any]:
+        """The rows, read whole: threads that ask the same share a statement."""
         with self._turn, translated(MarketError, f"{self.path} cannot be used", sqlite3.Error):
-            return self._connection.execute(query, values)
+            return self._connection.execute(query, values).fetchall()
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The system's Chromium at a page that `codezero dashboard` serves, with an authenticator as tests may have one."""
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -33,14 +34,17 @@ needs_browser = [
 
 
 def free_port() -> int:
-    """Free on both loopback addresses."""
+    """Free on both loopback addresses, where there are two."""
     while True:
         with socket.socket() as v4, socket.socket(socket.AF_INET6) as v6:
             v4.bind(("127.0.0.1", 0))
-            port = v4.getsockname()[1]
-            with contextlib.suppress(OSError):
+            port = int(v4.getsockname()[1])
+            try:
                 v6.bind(("::1", port))
-                return int(port)
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    continue
+            return port
 
 
 @dataclass

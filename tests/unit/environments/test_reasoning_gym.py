@@ -10,6 +10,8 @@ from dataclasses import replace
 
 import pytest
 
+pytest.importorskip("reasoning_gym", reason="the extra `gym` is not installed")
+
 from codezero.environments.reasoning_gym import DEFAULT_TASKS, LONGEST, REFUSED, SOLVER, ReasoningGym
 from codezero.environments.tasks import Task, TaskEnvironment
 from codezero.errors import ConfigError, ProblemError

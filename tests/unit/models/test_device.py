@@ -15,6 +15,7 @@ from codezero.models.device import choose_device, choose_precision, complaint, m
 
 A_NODE_WITH_A_CARD = """
 import os, sys
+import codezero
 from codezero.cli import main
 assert main(["config", "show"]) == 0  # hides what is to be hidden, before torch
 assert "torch" not in sys.modules
@@ -37,7 +38,7 @@ for name in ("init", "_lazy_init", "current_device", "mem_get_info", "get_device
 
 def asked(answer):
     def function(*_, **__):
-        if "/codezero/" in sys._getframe(1).f_code.co_filename:
+        if sys._getframe(1).f_code.co_filename.startswith(codezero.__path__[0]):
             raise Touched  # a library may ask, and is told that there is none
         return answer()
     return function

@@ -33,8 +33,12 @@ from codezero.proposer.prompts import proposal_prompt
 from codezero.stats import auroc
 from codezero.types import is_exam_question
 
-DRILL = ReasoningGym().pair
 judges_tokenizer = cache(partial(build_tokenizer, 0, "judge"))
+
+
+def drill() -> gym.Drill:
+    pytest.importorskip("reasoning_gym", reason="the extra `gym` is not installed")
+    return ReasoningGym().pair
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +105,7 @@ def test_the_shipped_proposer_keeps_its_contract(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_shipped_solver_of_the_gym_starts_with_room_to_learn_and_lower_at_higher_levels():
-    quality = gym.gym_quality(shipped("gym"), DRILL, 200, 8, seed=4)
+    quality = gym.gym_quality(shipped("gym"), drill(), 200, 8, seed=4)
     assert 0.25 < quality["average@8"] < 0.5
     assert quality["pass@8"] > quality["average@8"] + 0.2
     assert quality["average@8/level_1"] > quality["average@8/level_3"] > quality["average@8/level_5"] - 0.05
@@ -214,14 +218,14 @@ def test_a_proposal_prompt_shrinks_to_its_level_and_other_text_is_kept(level: in
 
 
 def test_the_gym_is_asked_without_fixed_words_and_fits_the_limits():
-    tokenizer = tokenizer_of(gym.gym_texts(DRILL, Random(0)), gym.TEMPLATE)
+    tokenizer = tokenizer_of(gym.gym_texts(drill(), Random(0)), gym.TEMPLATE)
     spell, other = encode_prompts(tokenizer, ["Spell this word backward (example: sun -> nus): lip", "What now?"])
     assert tokenizer.decode(spell) == "<|user|><l|i|p<|assistant|>"
     assert tokenizer.decode(other) == "<|user|>What now?<|assistant|>"
     broken = [f"<|us{long}er|>" for long in gym.SHORTER] + [f"<|user|{long}" for long in gym.SHORTER]
     ids = encode_prompts(tokenizer, broken)
     assert all(tokenizer.decode(row).count("<|user|>") == 1 for row in ids)
-    pairs = list(asked(gym.gym_pairs(DRILL, Random(1)), 500))
+    pairs = list(asked(gym.gym_pairs(drill(), Random(1)), 500))
     assert max(map(len, encode_prompts(tokenizer, [question for question, _ in pairs]))) < 64
     assert max(map(len, encode_completions(tokenizer, [answer for _, answer in pairs]))) < gym.ANSWER_TOKENS
 
@@ -262,7 +266,7 @@ def test_build_makes_loadable_models_with_cards(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(build, "PROBLEMS", 5)
     monkeypatch.setattr(build, "PROPOSALS", 1)
     monkeypatch.setattr("codezero.nano.train.BUCKET", 2)
-    measured = build.build(tmp_path, DRILL, seed=1)
+    measured = build.build(tmp_path, drill(), seed=1)
     assert list(measured) == list(ROLES)
     for role in ROLES:
         assert load_model(str(tmp_path / role), device="cpu", role=role).model.num_parameters() < 200_000
@@ -273,7 +277,7 @@ def test_build_makes_loadable_models_with_cards(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_building_again_gives_models_as_good(tmp_path: Path):
-    measured = build.build(tmp_path, DRILL, seed=0)
+    measured = build.build(tmp_path, drill(), seed=0)
     assert 0.2 < measured["solver"]["average@8"] < 0.5
     assert measured["judge"]["auroc"] > 0.95 and measured["judge"]["own_greedy"] > 0.88
     assert measured["proposer"]["well_formed"] > 0.7
