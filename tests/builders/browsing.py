@@ -19,7 +19,14 @@ from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 from codezero.login.server import STATIC
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+def _chromium() -> str | None:
+    """One that starts: on Ubuntu the command may only say that it is a snap."""
+    found = filter(None, map(shutil.which, ("chromium", "chromium-browser")))
+    return next((one for one in found if subprocess.run([one, "--version"], capture_output=True).returncode == 0), None)
+
+
+CHROMIUM = _chromium()
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync"]  # fmt: skip
 AXE = Path(__file__).parents[2] / "modal-login" / "node_modules" / "axe-core" / "axe.min.js"
