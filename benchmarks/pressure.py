@@ -146,7 +146,7 @@ def over_seeds(runs: list[dict[str, Any]], arm: str) -> dict[str, Any]:
     gains = [made["end"] - made["start"] for made in own]
     return {
         "gain": [round(each, 1) for each in gains],
-        "gain_mean_and_interval": [round(each, 1) for each in mean_interval(gains)],
+        "gain_mean_and_interval": [round(each, 1) for each in mean_interval(gains)] if len(gains) > 1 else None,
         **{
             key: max((made[key] for made in own if made[key] is not None), default=None)
             for key in ("most_below_best_points", "widest_gap")
