@@ -3,7 +3,7 @@
 #   docker build --build-arg TORCH_BACKEND=cu130 .  for NVIDIA cards; what `uv pip install --torch-backend` knows
 # It works with and without BuildKit. docs/docker.md says how to run it.
 
-# What the node runs on: a Debian with Python 3.11 or 3.12 and its venv module.
+# What the node runs on: a Debian with Python 3.11 to 3.13 and its venv module.
 ARG BASE_IMAGE
 # What the parts are built in, if it is another one: the same Python, and what a build needs to find its packages.
 ARG BUILD_IMAGE

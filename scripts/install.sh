@@ -25,18 +25,18 @@ enough() {
 # Of this machine; else 3.12 of python-build-standalone, which uv fetches: some 30 MB.
 find_python() {
   local candidate uv
-  for candidate in python3.12 python3.11 python3; do
-    if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; raise SystemExit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null; then
+  for candidate in python3.12 python3.11 python3.13 python3; do
+    if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; raise SystemExit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then
       python=$candidate
       return
     fi
   done
   if uv=$(command -v uv); then
-    echo "codezero: no Python 3.11 or 3.12 here; uv fetches 3.12, some 30 MB" >&2
+    echo "codezero: no Python 3.11 to 3.13 here; uv fetches 3.12, some 30 MB" >&2
     if "$uv" python install --quiet 3.12 && python=$("$uv" python find 3.12); then return; fi
     echo "codezero: uv could not fetch it" >&2
   fi
-  echo "codezero: needs Python 3.11 or 3.12; install one, or uv (https://docs.astral.sh/uv), which brings one, or name it: PYTHON=/path/to/python3.12 $0" >&2
+  echo "codezero: needs Python 3.11 to 3.13; install one, or uv (https://docs.astral.sh/uv), which brings one, or name it: PYTHON=/path/to/python3.12 $0" >&2
   exit 2
 }
 

@@ -105,7 +105,7 @@ def test_a_python_that_does_not_suit_is_named(checkout: Path) -> None:
     (tools / "dirname").symlink_to(shutil.which("dirname") or "dirname")
     script = [shutil.which("bash") or "bash", checkout / "scripts" / "install.sh"]
     done = subprocess.run(script, env={"PATH": str(tools)}, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 2 and "needs Python 3.11 or 3.12" in done.stderr and "PYTHON=" in done.stderr
+    assert done.returncode == 2 and "needs Python 3.11 to 3.13" in done.stderr and "PYTHON=" in done.stderr
 
 
 def test_where_no_python_suits_uv_brings_one_and_without_network_it_says_what_to_do(checkout: Path) -> None:

@@ -8,6 +8,7 @@ import re
 import sqlite3
 import zlib
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -102,6 +103,12 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self._sql = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        with ExitStack() as stack:
+            stack.callback(self._sql.close)  # of a file that is none of ours
+            self._open(path)
+            stack.pop_all()
+
+    def _open(self, path: Path) -> None:
         self.state_db = AtomicDB(NodeTable(self._sql))  # type: ignore[arg-type]
         application, version, tables = (
             self.row(query)[0]

@@ -228,13 +228,16 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     connection = sqlite3.connect(
         uri, uri=True, timeout=BUSY_SECONDS, isolation_level="IMMEDIATE", check_same_thread=False
     )
-    if not read_only:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-        table = connection.execute("SELECT sql FROM sqlite_master WHERE name='submissions'").fetchone()
-        if table and MARKET_KINDS[0] not in table[0]:
-            connection.executescript(MIGRATION)
-        connection.executescript(SCHEMA)
+    with ExitStack() as stack:
+        stack.callback(connection.close)  # of a file that is damaged
+        if not read_only:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            table = connection.execute("SELECT sql FROM sqlite_master WHERE name='submissions'").fetchone()
+            if table and MARKET_KINDS[0] not in table[0]:
+                connection.executescript(MIGRATION)
+            connection.executescript(SCHEMA)
+        stack.pop_all()
     return connection
 
 

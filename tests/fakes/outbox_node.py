@@ -7,6 +7,7 @@ settled. May be killed at any moment and started again with the same arguments.
 import sqlite3
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 from codezero.chain.contract import ContractCoordinator
@@ -23,7 +24,7 @@ def reward_of(round_number: int) -> float:
 
 def noted(path: Path) -> int:
     """The first round without points."""
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         query = "SELECT max(round) FROM (SELECT round FROM points UNION SELECT round FROM submissions)"
         newest = connection.execute(query).fetchone()[0]
     return -1 if newest is None else newest

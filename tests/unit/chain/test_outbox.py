@@ -4,6 +4,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -217,7 +218,7 @@ def test_a_locked_file_keeps_points_in_memory(
 ) -> None:
     monkeypatch.setattr("codezero.chain.outbox_db.BUSY_SECONDS", 0.05)
     box = outbox(tmp_path, member, "QmLocked")
-    with sqlite3.connect(tmp_path / "outbox.db", isolation_level=None) as other:
+    with closing(sqlite3.connect(tmp_path / "outbox.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         box.add(0, 0.5, None)
         other.execute("COMMIT")

@@ -103,7 +103,11 @@ def test_what_one_friend_tells_makes_no_vote() -> None:
     assert record(two).vote
 
 
-@given(st.lists(st.floats(0.01, 100), min_size=1, max_size=30), st.floats(0.05, 1.0), st.floats(0, 50))
+@given(
+    st.lists(st.floats(0.01, 100), min_size=1, max_size=30),
+    st.floats(0.05, 1.0),
+    st.floats(0, 50, allow_subnormal=False),
+)
 def test_nothing_cut_to_the_ceiling_is_more_than_its_share(sizes: list[float], share: float, beside: float) -> None:
     most = ceiling(sizes, share, beside)
     cut = [min(size, most) for size in sizes]
