@@ -31,10 +31,8 @@ ROUNDS = 14
 
 
 def results(table: Table, number: int) -> dict[bytes, GameResult]:
-    with_results = Ledger(table.folder / str(number) / FILE, read_only=True)
-    rows = {row.name: row.data for row in with_results.all(Fact.RESULT, GameResult)}
-    with_results.close()
-    return rows
+    with contextlib.closing(Ledger(table.folder / str(number) / FILE, read_only=True)) as ledger:
+        return {row.name: row.data for row in ledger.all(Fact.RESULT, GameResult)}
 
 
 def wins(table: Table, number: int) -> dict[bytes, tuple[Any, ...]]:
@@ -103,21 +101,20 @@ def test_verify_holds_on_every_player_and_finds_what_was_changed(played: Table, 
     source = played.players[0]._ledger  # pyright: ignore[reportPrivateUsage]
     for change in ("wins", "report", "game"):
         (folder := tmp_path / change).mkdir()
-        copy = Ledger(folder / FILE)
-        source._connection.backup(copy._connection)  # pyright: ignore[reportPrivateUsage]
-        if change == "wins":
-            (row,) = copy.named(Fact.RESULT, name, GameResult)
-            peer = next(iter(row.data.wins))
-            altered = msgspec.structs.replace(row.data, wins=row.data.wins | {peer: row.data.wins[peer] + 1})
-            copy.put(Fact.RESULT, *row[:3], altered, replace=True)
-        elif change == "report":
-            (game,) = copy.named(Fact.GAME, name, Any)
-            row = copy.all(Fact.REVEAL, Sealed, [game.round + 1])[0]
-            copy.put(Fact.REVEAL, *row[:3], (bytes(32), row.data[1]), replace=True)
-        else:
-            (row,) = copy.named(Fact.GAME, name, Any)
-            copy.put(Fact.GAME, *row[:3], row.data | {"question": "another"}, replace=True)
-        copy.close()
+        with contextlib.closing(Ledger(folder / FILE)) as copy:
+            source._connection.backup(copy._connection)  # pyright: ignore[reportPrivateUsage]
+            if change == "wins":
+                (row,) = copy.named(Fact.RESULT, name, GameResult)
+                peer = next(iter(row.data.wins))
+                altered = msgspec.structs.replace(row.data, wins=row.data.wins | {peer: row.data.wins[peer] + 1})
+                copy.put(Fact.RESULT, *row[:3], altered, replace=True)
+            elif change == "report":
+                (game,) = copy.named(Fact.GAME, name, Any)
+                row = copy.all(Fact.REVEAL, Sealed, [game.round + 1])[0]
+                copy.put(Fact.REVEAL, *row[:3], (bytes(32), row.data[1]), replace=True)
+            else:
+                (row,) = copy.named(Fact.GAME, name, Any)
+                copy.put(Fact.GAME, *row[:3], row.data | {"question": "another"}, replace=True)
         check = verify_game(folder, name.hex())
         assert check is not None and not check.holds, change
 
@@ -299,7 +296,8 @@ def test_a_kill_at_any_write_pays_nothing_twice_and_anchors_one_root(tmp_path: P
     total = Counter[str]()
     for row in results(table, 2).values():
         total.update(row.wins)
-    balances = Ledger(tmp_path / "2" / FILE, read_only=True).balances()
+    with contextlib.closing(Ledger(tmp_path / "2" / FILE, read_only=True)) as ledger:
+        balances = ledger.balances()
     assert all(balances[name] == START + total[name] for name in balances)
     table.close()
 
