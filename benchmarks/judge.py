@@ -34,9 +34,10 @@ from judge_cost import DRY_RUN, Report, costs, cpu_seconds, say
 from codezero.code.answer import read_answer
 from codezero.code.worker import StaticGuard
 from codezero.environments.code import solver_prompt
+from codezero.evaluator.agreeing import with_own_solutions
 from codezero.evaluator.judge import LikelihoodJudge
 from codezero.evaluator.judge_prompts import LIKELIHOOD
-from codezero.evaluator.types import Program, request
+from codezero.evaluator.types import Judge, Program, request
 from codezero.models.generation import Sampler
 from codezero.models.load import LoadedModel
 from codezero.problems.synthetic.tasks import held_out
@@ -85,7 +86,8 @@ def attempts(options: argparse.Namespace) -> tuple[list[Judged], int, Report]:
         scored = evaluator.score(groups)
         verdict_seconds = (cpu_seconds_with_children() - began) / (len(problems) * options.samples)
         dry = [dry_run(loaded, group, options.tokens) for group in groups[: options.dry_runs]]
-        alone = judged_alone(guard, LikelihoodJudge(loaded, questions=[LIKELIHOOD]), evaluator.calibrate(), groups)
+        judge = with_own_solutions(LikelihoodJudge(loaded, questions=[LIKELIHOOD]), guard)
+        alone = judged_alone(guard, judge, evaluator.calibrate(), groups)
     cost = {"verdict_seconds": verdict_seconds, "dry_run_seconds": fmean(dry)}
     return *combined(outcomes, alone, scored), cost | {"ratio_dry_run_over_verdict": fmean(dry) / verdict_seconds}
 
@@ -136,7 +138,7 @@ def executed(sandbox: MontySandbox, groups: Sequence[RolloutGroup]) -> list[Outc
 
 
 def judged_alone(
-    guard: StaticGuard, judge: LikelihoodJudge, calibration: Any, groups: Sequence[RolloutGroup]
+    guard: StaticGuard, judge: Judge, calibration: Any, groups: Sequence[RolloutGroup]
 ) -> list[float]:
     """The calibrated probability of every attempt that has a canonical form; 0 for the rest."""
     rows = [(group.problem, completion.text) for group in groups for completion in group.completions]
