@@ -137,9 +137,7 @@ def executed(sandbox: MontySandbox, groups: Sequence[RolloutGroup]) -> list[Outc
     return [Outcome.FAIL if job is None else known[job].outcome for job in jobs]
 
 
-def judged_alone(
-    guard: StaticGuard, judge: Judge, calibration: Any, groups: Sequence[RolloutGroup]
-) -> list[float]:
+def judged_alone(guard: StaticGuard, judge: Judge, calibration: Any, groups: Sequence[RolloutGroup]) -> list[float]:
     """The calibrated probability of every attempt that has a canonical form; 0 for the rest."""
     rows = [(group.problem, completion.text) for group in groups for completion in group.completions]
     reports = guard.check_many([request(problem, text) for problem, text in rows])
