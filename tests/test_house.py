@@ -162,8 +162,8 @@ def test_a_status_for_machines_draws_nothing() -> None:
 
 BUDGETS = {
     "files": 307,
-    "lines": 47_446,
-    "lines of code": 33_032,
+    "lines": 47_444,
+    "lines of code": 33_029,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

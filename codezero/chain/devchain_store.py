@@ -8,7 +8,6 @@ import re
 import sqlite3
 import zlib
 from collections.abc import Callable, Generator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -20,6 +19,7 @@ from eth.db.backends.base import BaseDB
 from eth_hash.auto import keccak
 
 from codezero.errors import ChainError
+from codezero.system.files import closed_on_failure
 
 APPLICATION, VERSION = 0x63307A63, 2
 """Written into the file, so that neither a foreign database nor one of another version is taken for ours."""
@@ -103,10 +103,8 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self._sql = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        with ExitStack() as stack:
-            stack.callback(self._sql.close)  # of a file that is none of ours
+        with closed_on_failure(self._sql):
             self._open(path)
-            stack.pop_all()
 
     def _open(self, path: Path) -> None:
         self.state_db = AtomicDB(NodeTable(self._sql))  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from codezero.errors import ChainError, translated
-from codezero.system.files import Lock
+from codezero.system.files import Lock, closed_on_failure
 
 Kind = Literal["reward", "vote", "anchor", "ballot"]
 State = Literal["pending", "sent", "accepted", "refused"]
@@ -228,8 +228,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     connection = sqlite3.connect(
         uri, uri=True, timeout=BUSY_SECONDS, isolation_level="IMMEDIATE", check_same_thread=False
     )
-    with ExitStack() as stack:
-        stack.callback(connection.close)  # of a file that is damaged
+    with closed_on_failure(connection):
         if not read_only:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
@@ -237,7 +236,6 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
             if table and MARKET_KINDS[0] not in table[0]:
                 connection.executescript(MIGRATION)
             connection.executescript(SCHEMA)
-        stack.pop_all()
     return connection
 
 

@@ -7,7 +7,7 @@ chain: that alone waits for the disk (synchronous=FULL), and many small writes i
 import sqlite3
 import threading
 from collections.abc import Generator, Iterable
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -18,6 +18,7 @@ from codezero.errors import MarketError, translated
 from codezero.market.games import Game
 from codezero.market.payout import MOST, START
 from codezero.market.pricing import Score
+from codezero.system.files import closed_on_failure
 
 FILE = "market.sqlite"
 BUSY_SECONDS = 5.0
@@ -142,18 +143,14 @@ class Ledger:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path, self._turn = path, threading.RLock()
-        with (
-            translated(MarketError, f"{path} cannot be used", sqlite3.Error, mend="move it away"),
-            ExitStack() as stack,
-        ):
+        with translated(MarketError, f"{path} cannot be used", sqlite3.Error, mend="move it away"):
             uri = f"{path.absolute().as_uri()}{'?mode=ro' if read_only else ''}"
             self._connection = sqlite3.connect(
                 uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
-            stack.callback(self._connection.close)  # of a file that is damaged
-            if not read_only:
-                self._connection.executescript(SCHEMA)
-            stack.pop_all()
+            with closed_on_failure(self._connection):
+                if not read_only:
+                    self._connection.executescript(SCHEMA)
 
     def close(self) -> None:
         with self._turn:

@@ -23,6 +23,7 @@ from codezero.config.learning import measured_level
 from codezero.errors import UnreadableError, translated
 from codezero.monitor.run_types import Rollout, RolloutLine, RolloutPage, ShownVerdict
 from codezero.monitor.text import readable_name
+from codezero.system.files import closed_on_failure
 from codezero.types import Completion, ScoredGroup, Status, Verdict
 
 Kept = TypeVar("Kept", Rollout, RolloutLine)
@@ -192,11 +193,8 @@ def _beginning(text: str, most: int) -> str:
 
 def _connected(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-    try:
+    with closed_on_failure(connection):
         connection.executescript(f"{SCHEMA} PRAGMA max_page_count={MAX_PAGES};")
-    except sqlite3.Error:
-        connection.close()
-        raise
     return connection
 
 

@@ -28,11 +28,6 @@ class NodeRow:
     alive: bool
     state: RunState
 
-    @property
-    def rest(self) -> str:
-        """What a node does that does not run."""
-        return "not running" if self.state.exams or self.state.iteration else "not begun yet"
-
 
 def summarise(folders: Sequence[Path]) -> list[NodeRow]:
     """A row for each run folder, in order; a node that has written nothing yet has an empty one."""
@@ -81,7 +76,8 @@ def plain_row(row: NodeRow) -> str:
     if exams := row.state.exams:
         way = f"executed average@{exams[-1].samples} {percent(exams[0].average)} → {percent(exams[-1].average)}"
     line = f"{row.name} · {plain_line(row.state, way)}"
-    return line if row.alive else f"{line} · {row.rest}"
+    begun = row.state.exams or row.state.iteration
+    return line if row.alive else f"{line} · {'not running' if begun else 'not begun yet'}"
 
 
 class SwarmView:

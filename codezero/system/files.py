@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import shutil
+import sqlite3
 import stat
 import tempfile
 from collections.abc import Generator
@@ -20,6 +21,16 @@ UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises over bytes of another form, ValidationError included."""
 LEAST = 4 << 20
 """Bytes. Below this a disk counts as full: not even a small model's checkpoint fits."""
+
+
+@contextlib.contextmanager
+def closed_on_failure(connection: sqlite3.Connection) -> Generator[None]:
+    """For what is done first with a file that may be damaged, or somebody else's."""
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
 
 
 def lacks_room(error: Exception) -> bool:

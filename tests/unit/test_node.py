@@ -39,8 +39,8 @@ class Parts:
         """Peer ids of the groups that the monitor was shown in each iteration."""
         self.saved: list[int] = []
         self.exam: dict[str, Any] = {}
-        self.kept, self.measured = 0, False
         """Figures of the one that is under way."""
+        self.kept, self.measured = 0, False
 
     def note(self, call: str) -> None:
         self.calls.append(call)

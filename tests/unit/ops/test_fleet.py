@@ -79,3 +79,9 @@ def test_a_line_can_do_nothing_to_the_terminal(first: Callable[[str], FleetNode]
     member = first("sleep 60")
     (tmp_path / "output.log").write_bytes(b"one\n\x1b[2Jtwo \xff\n\n")
     assert newest_output(member)[1] == "·[2Jtwo \ufffd"
+
+
+def test_of_a_line_of_a_log_only_what_it_says_is_shown(first: Callable[[str], FleetNode], tmp_path: Path) -> None:
+    member = first("sleep 60")
+    (tmp_path / "output.log").write_text("2026-01-02 03:04:05,678 INFO codezero.node the judge is loaded\n")
+    assert newest_output(member)[1] == "the judge is loaded"

@@ -173,3 +173,14 @@ def test_the_estimate_counts_the_copies_that_there_are(train: str, judge: str, w
     assert {role for role, name in frozen.items() if name != "off"} - counted == shared
     assert (train == "full") <= (id(policy.model) not in {id(m.model) for m in models._loaded})
     assert torch.equal(policy.model.get_input_embeddings().weight, tiny_policy(0).model.get_input_embeddings().weight)
+
+
+def test_a_tiny_judge_alone_takes_one_thread_and_beside_a_larger_solver_none_from_it() -> None:
+    before = torch.get_num_threads()
+    try:
+        for solver, threads in (("nano", 1), ("larger/one", 2)):
+            torch.set_num_threads(2)
+            FrozenModels(compose([f"model.solver={solver}"]), quiet).load("nano", "judge")
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
