@@ -20,7 +20,7 @@ from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.rollouts_db import read_page
 from codezero.monitor.summaries import PlainView, RunState, plain_line
-from codezero.monitor.swarm_view import NodeRow, SwarmView, render_rows, summarise
+from codezero.monitor.swarm_view import NodeRow, SwarmView, plain_row, render_rows, summarise
 from codezero.monitor.terminal import StartView
 from codezero.monitor.text import readable_name
 
@@ -351,3 +351,8 @@ def test_a_warning_scrolls_by_above_the_live_view(tmp_path: Path) -> None:
     assert before.endswith("\x1b[2K")  # the old picture was wiped first
     assert "codezero" in after.splitlines()[0]  # and drawn anew below
     assert f"report: {tmp_path / 'report.md'}" in after.replace("\r\n", "")
+
+
+def test_a_node_that_has_not_begun_is_not_called_one_that_stopped() -> None:
+    assert plain_row(NodeRow("calm-lynx", False, RunState())).endswith("not begun yet")
+    assert plain_row(NodeRow("calm-lynx", False, after(exam_row(3, 0.2)))).endswith("not running")
