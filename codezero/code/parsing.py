@@ -115,6 +115,20 @@ def names_imported(*nodes: ast.AST) -> set[str]:
     return {(alias.asname or alias.name).split(".")[0] for alias in aliases}
 
 
+def modules_imported(tree: ast.AST) -> set[str]:
+    """Full names of the modules that something in the tree imports."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=aliases):
+                found |= {alias.name for alias in aliases}
+            case ast.ImportFrom(module=str(module), level=0):
+                found.add(module)
+            case _:
+                pass
+    return found
+
+
 def dotted(node: ast.AST | None) -> str:
     """The text of `name` and `owner.name`; empty for any other expression."""
     match node:

@@ -58,7 +58,7 @@ class Script:
 @functools.lru_cache(maxsize=4096)
 def examine(tests: tuple[str, ...]) -> Script:
     """The script of these tests. Raises ProblemError when one is not an assertion with optional set-up lines."""
-    trees = [read_test(test, number) for number, test in enumerate(tests, start=1)]
+    trees = [_read_plain(test, number) for number, test in enumerate(tests, start=1)]
     rewriter, lines = _Rewriter(read_as_builtins(trees)), list[str]()
     for number, tree in enumerate(trees, start=1):
         with translated(ProblemError, f"test {number} is nested too deeply", MemoryError, RecursionError, reason=False):
@@ -74,14 +74,22 @@ def examine(tests: tuple[str, ...]) -> Script:
 
 
 def read_test(test: str, number: int) -> ast.Module:
-    """Assertions with optional set-up lines. Raises ProblemError for anything else; `number` is for its message."""
+    """Raises ProblemError for what is no test; `number` is for its message."""
     with translated(ProblemError, f"test {number} cannot be read", *UNPARSEABLE):
         tree = parse_quietly(test)
-    if not any(isinstance(statement, ast.Assert) for statement in tree.body):
+    if not any(isinstance(node, ast.Assert | ast.Raise | ast.With) for node in ast.walk(tree)):
         raise ProblemError(f"test {number} asserts nothing")
+    return tree
+
+
+def _read_plain(test: str, number: int) -> ast.Module:
+    """Assertions with optional set-up lines. Raises ProblemError for anything else."""
+    tree = read_test(test, number)
     for statement in tree.body:
         if not isinstance(statement, (*_SETUP, ast.Assert)):
             raise ProblemError(f"test {number}: {type(statement).__name__} is neither an assertion nor set-up")
+    if not any(isinstance(statement, ast.Assert) for statement in tree.body):
+        raise ProblemError(f"test {number} asserts only inside something else")
     return tree
 
 

@@ -1,5 +1,6 @@
 """What a sandbox does: a job in, an execution out; assertions, or a program whose output is compared."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,10 +25,17 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
+_BLANK = " \t\r\f\v"
+_WORDS = re.compile(f"[{_BLANK}]+")
+
+
 def same_output(wanted: str, printed: str) -> bool:
     """Line by line the same words. How they are spaced, and blank lines at the end, do not matter; case, spelling of
-    numbers and other blank lines do."""
-    first, second = ([line.split() for line in text.rstrip().split("\n")] for text in (wanted, printed))
+    numbers and other blank lines do. Only blanks of ASCII separate words."""
+    first, second = (
+        [_WORDS.split(line.strip(_BLANK)) for line in text.rstrip(_BLANK + "\n").split("\n")]
+        for text in (wanted, printed)
+    )
     return first == second
 
 
@@ -77,6 +85,10 @@ class Job:
     tests: tuple[str, ...]
     stdio: bool = False
     """The tests are `{"input": .., "output": ..}`; else they are assertions."""
+    main: bool = True
+    """Is a program of stdin `__main__`? The code of assertions never is."""
+    same: Callable[[str, str], bool] = same_output
+    """Is what a program printed, the second, what is wanted?"""
 
 
 class Sandbox(AbstractContextManager["Sandbox"], ABC):
@@ -90,6 +102,10 @@ class Sandbox(AbstractContextManager["Sandbox"], ABC):
     @abstractmethod
     def run(self, job: Job) -> Execution:
         """Execute the code, then its tests. Raises SandboxError when the sandbox itself cannot be used."""
+
+    @abstractmethod
+    def refusal(self, job: Job) -> str:
+        """Why no code can be decided by these tests here, in a phrase; empty when some can."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -114,35 +130,50 @@ class Sandbox(AbstractContextManager["Sandbox"], ABC):
         self.close()
 
 
+def _length(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
 class Tier(Sandbox):
     @abstractmethod
-    def run_assertions(self, code: str, tests: tuple[str, ...]) -> Execution:
-        """Raises ProblemError for tests that cannot be used."""
+    def read_assertions(self, tests: tuple[str, ...]) -> None:
+        """Raises ProblemError for tests that this tier cannot run, whatever the code."""
 
     @abstractmethod
-    def run_cases(self, code: str, inputs: Sequence[str]) -> Generator[Execution | str]:
+    def run_assertions(self, code: str, tests: tuple[str, ...]) -> Execution:
+        """Tests that `read_assertions` has taken."""
+
+    @abstractmethod
+    def run_cases(self, code: str, inputs: Sequence[str], *, main: bool) -> Generator[Execution | str]:
         """What the program prints for each stdin, or why it does not come to its end. Later ones are not begun before
         they are asked for."""
 
-    def run(self, job: Job) -> Execution:
+    def refusal(self, job: Job) -> str:
         if not job.tests:
-            return unknown("no tests")
-        for name, text in (("code", job.code), ("tests", "" if job.stdio else "\n".join(job.tests))):
-            if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-                return unknown(f"{name} longer than {MAX_BYTES} bytes")
+            return "no tests"
+        if not job.stdio and _length("\n".join(job.tests)) > MAX_BYTES:
+            return f"tests longer than {MAX_BYTES} bytes"
         try:
-            return self._compare_cases(job) if job.stdio else self.run_assertions(job.code, job.tests)
+            parse_cases(job.tests[:MAX_CASES], MAX_CASE) if job.stdio else self.read_assertions(job.tests)
         except ProblemError as error:
-            return unknown(str(error))
+            return _phrase(str(error))
+        return ""
+
+    def run(self, job: Job) -> Execution:
+        if refusal := self.refusal(job):
+            return unknown(refusal)
+        if _length(job.code) > MAX_BYTES:
+            return unknown(f"code longer than {MAX_BYTES} bytes")
+        return self._compare_cases(job) if job.stdio else self.run_assertions(job.code, job.tests)
 
     def _compare_cases(self, job: Job) -> Execution:
         """Run the cases in order until one does not hold."""
         cases = parse_cases(job.tests[:MAX_CASES], MAX_CASE)
-        with closing(self.run_cases(job.code, [case.input for case in cases])) as executions:
+        with closing(self.run_cases(job.code, [case.input for case in cases], main=job.main)) as executions:
             for number, (case, execution) in enumerate(zip(cases, executions, strict=True), start=1):
                 if isinstance(execution, str):
                     other = replace(failed("prints something else"), printed=_phrase(execution))
-                    execution = ALL_HOLD if same_output(case.output, execution) else other
+                    execution = ALL_HOLD if job.same(case.output, execution) else other
                 if execution.outcome is not Outcome.PASS:
                     return replace(execution, reason=_phrase(f"test {number}: {execution.reason}"))
         return ALL_HOLD

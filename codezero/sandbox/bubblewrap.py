@@ -1,137 +1,115 @@
-"""Generated code, executed by a full CPython in a jail of bubblewrap; alone, or where Monty cannot tell.
+"""Generated code, executed by a full CPython in jails of bubblewrap; alone, or where Monty cannot tell.
 
-The verdict is made outside. The jail gets what to call or what stands on stdin, never what should come of it; it
-returns values or output, which are compared here, or in Monty where the test is more than equality of texts. So code
-that seizes its process can only answer, and a forged answer has to be right. Values that come out of the jail are made
-into source, never into objects of this process.
+The verdict is made where the code is not. Its jail gets what to call or what stands on stdin, never what should come
+of it; tests run in another jail, and output is compared here. So code that seizes its process can only answer, and a
+forged answer has to be right.
 """
 
 import logging
-import math
 import signal
+import sys
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from typing import Any, cast
 
 import msgspec
 
-from codezero.errors import ProblemError, SandboxError, translated
+from codezero.code.parsing import BUILTINS, modules_imported
+from codezero.errors import ProblemError, SandboxError
 from codezero.sandbox import jail
+from codezero.sandbox.assertions import read_as_builtins, read_test
 from codezero.sandbox.base import ALL_HOLD, MAX_OUTPUT_BYTES, Execution, Job, Outcome, Sandbox, Tier, failed, unknown
 from codezero.sandbox.jail import Ended, Jail
-from codezero.sandbox.jail_main import MAX_DEPTH
+from codezero.sandbox.jail_main import SOLUTION
 from codezero.sandbox.monty import MontySandbox
-from codezero.sandbox.separation import AssertionStep, separate
+from codezero.sandbox.packages import find_packages
 
+_BEHIND = frozenset(
+    (
+        "asyncio",
+        "inspect",
+        "threading",
+        "multiprocessing",
+        "ctypes",
+        "gc",
+        "dis",
+        "pickle",
+        "weakref",
+        "unittest",
+        "pytest",
+    )
+)
+"""Modules that need an object itself, where the tests have a mirror of it, or that run tests in a way of their own."""
 _logger = logging.getLogger(__name__)
-_CONTAINERS = {"list": ("[", "]"), "tuple": ("(", ")"), "set": ("set([", "])"), "frozenset": ("frozenset([", "])")}
-
-
-def _float(digits: str) -> str:
-    number = float.fromhex(digits)
-    return repr(number) if math.isfinite(number) else f"float('{number}')"
-
-
-def _scalar(kind: str, parts: list[str]) -> str:
-    """Raises ValueError or OverflowError."""
-    match kind, parts:
-        case "int", [digits]:
-            return f"({int(digits, 16):#x})"
-        case "float", [digits]:
-            return _float(digits)
-        case "complex", [real, imaginary]:
-            return f"complex({_float(real)}, {_float(imaginary)})"
-        case "bytes", [digits]:
-            return repr(bytes.fromhex(digits))
-        case "range", [_, _, _]:
-            return f"range({', '.join(hex(int(part, 16)) for part in parts)})"
-        case _:
-            raise ValueError(kind)
-
-
-def render(encoded: Any, depth: int = 0) -> str:
-    """Source of the value that `jail_main.encode` wrote, with the names set, frozenset, range, complex and float.
-    Raises ProblemError for anything it could not have written."""
-    if depth > MAX_DEPTH:
-        raise ProblemError("a value nested too deeply")
-    match encoded:
-        case None | bool() | str():
-            return repr(encoded)
-        case ["dict", *pairs] if all(isinstance(pair, list) and len(cast("list[Any]", pair)) == 2 for pair in pairs):
-            texts = [f"{render(key, depth + 1)}: {render(value, depth + 1)}" for key, value in pairs]
-            return "{" + ", ".join(texts) + "}"
-        case [str(kind), *parts] if kind not in _CONTAINERS and all(isinstance(part, str) for part in parts):
-            with translated(ProblemError, "not a value", ValueError, OverflowError, reason=False):
-                return _scalar(kind, parts)
-        case [str(kind), *items] if kind in _CONTAINERS:
-            opening, closing = _CONTAINERS[kind]
-            return opening + "".join(f"{render(item, depth + 1)}, " for item in items) + closing
-        case _:
-            raise ProblemError("not a value")
-
-
-_LACKING = frozenset({"ImportError", "ModuleNotFoundError", "PermissionError", "FileNotFoundError", "BlockingIOError"})
-"""Errors that come of the jail as easily as of the code."""
 
 
 class _Report(msgspec.Struct):
-    values: list[Any]
+    """What `jail_main` and `jail_tests` say."""
+
     raised: tuple[str, str] | None = None
     """Type and message of the exception that ended the run."""
-    odd: str | None = None
-    """What the last value was that is not plain data."""
+    missing: str | None = None
+    """The file or module whose lack raised it."""
+    foreign: bool = True
+    """The code raised it, not the tests."""
+    failed: int | None = None
+    """Number of the test that does not hold."""
+    unclear: str = ""
+    """Why the tests cannot be decided."""
+    ended: bool = False
+    """The code's process ended before its tests did."""
 
 
 class BubblewrapSandbox(Tier):
-    """A fresh jail for each program, and in it a fresh process for each case of a program that reads stdin.
+    """A fresh jail for each program, and in it a fresh process for each case of a program that reads stdin; for
+    assertions a second jail, which asks the first.
 
     seconds: processor time of a test; it is also ended after twice that, and two seconds, by the clock. total_seconds:
     the same, of all tests of a program. memory_mib: address space of each of a jail's processes; there can be five.
+    packages: names of installed packages that programs may import.
     """
 
     def __init__(
-        self, *, seconds: float = 4.0, total_seconds: float = 100.0, memory_mib: int = 512, workers: int = 1
+        self,
+        *,
+        seconds: float = 4.0,
+        total_seconds: float = 100.0,
+        memory_mib: int = 512,
+        workers: int = 1,
+        packages: Sequence[str] = (),
     ) -> None:
-        """Raises SandboxError, with the reason and the remedy, when there can be no jail on this machine."""
+        """Raises SandboxError, with the reason and the remedy, when there can be no jail on this machine, and
+        ConfigError for a package that cannot be lent."""
         if reason := jail.why_not():
             raise SandboxError(reason)
-        self.workers, self._jail = workers, Jail(seconds, total_seconds, memory_mib)
-        self._monty = MontySandbox(seconds=seconds, workers=workers)
+        self.workers, self._jail = workers, Jail(seconds, total_seconds, memory_mib, find_packages(packages))
 
-    def close(self) -> None:
-        self._monty.close()
+    def close(self) -> None: ...
 
-    def run_cases(self, code: str, inputs: Sequence[str]) -> Generator[Execution | str]:
-        with closing(self._jail.run(code, None, inputs)) as jail:
+    def run_cases(self, code: str, inputs: Sequence[str], *, main: bool) -> Generator[Execution | str]:
+        with closing(self._jail.run_program(code, inputs, name="__main__" if main else SOLUTION)) as jail:
             for ended in jail:
                 report, fault = _read(ended), _ending(ended)
                 if fault is None and report is not None:
                     fault = _stopped(report)
                 yield fault or ended.printed.decode("utf-8", "replace")
 
+    def read_assertions(self, tests: tuple[str, ...]) -> None:
+        trees = [read_test(test, number) for number, test in enumerate(tests, start=1)]
+        if behind := _BEHIND & {name.partition(".")[0] for tree in trees for name in modules_imported(tree)}:
+            raise ProblemError(f"the tests use {min(behind)}, which tests apart from the code cannot")
+
     def run_assertions(self, code: str, tests: tuple[str, ...]) -> Execution:
-        steps = separate(tests)
-        (ended,) = self._jail.run(code, [{"setup": step.setup, "calls": list(step.calls.values())} for step in steps])
-        report = _read(ended)
+        trees = [read_test(test, number) for number, test in enumerate(tests, start=1)]
+        tested, answered = self._jail.run_tests(code, tests, sorted(BUILTINS - read_as_builtins(trees)))
+        if not tested.begun:
+            return unknown("the jail does not begin in time")
+        report = _read(tested)
         if report is None:
-            return _ending(ended) or failed("ends before its tests do")
-        script, complete = _script(steps, report.values)
-        checked = self._monty.check(script)
-        if checked.outcome is not Outcome.PASS:
-            return checked
-        return ALL_HOLD if complete and report.raised is None and report.odd is None else _stopped(report)
-
-
-def _script(steps: Sequence[AssertionStep], values: Sequence[object]) -> tuple[str, bool]:
-    """The checks of the steps whose calls were all answered, with the answers; and are those all steps?"""
-    lines: list[str] = []
-    given = iter(values)
-    for step in steps:
-        answers = dict(zip(step.calls, given, strict=False))
-        if len(answers) < len(step.calls):
-            return "\n".join(lines), False
-        lines += [*(f"{name} = {render(answer)}" for name, answer in answers.items()), step.check]
-    return "\n".join(lines), True
+            late = tested.status in (None, 128 + signal.SIGALRM)
+            return failed("time limit") if late else unknown("the tests take too long, or too much memory")
+        if report.ended:
+            return _ending(answered) or failed("ends before its tests do")
+        return _stopped(report) if report != _Report() else ALL_HOLD
 
 
 def _read(ended: Ended) -> _Report | None:
@@ -144,16 +122,35 @@ def _read(ended: Ended) -> _Report | None:
 
 def _stopped(report: _Report) -> Execution:
     """Why a run that left a report did not come to its end."""
-    if report.odd is not None:
-        return unknown(f"returns what is not plain data: {report.odd}")
+    if report.unclear:
+        return unknown(report.unclear)
+    if report.failed is not None:
+        return failed(f"test {report.failed} fails")
     if report.raised is None:
         return failed("ends before its tests do")
     name, message = report.raised
-    if name == "MemoryError":
-        return failed("memory limit")
-    if name in _LACKING or "can't start new thread" in message:
-        return unknown(f"the jail lacks something: {name}: {message}")
-    return failed(f"{name}: {message}")
+    if lack := _lack(name, message, report.missing):
+        return unknown(lack)
+    if not report.foreign and name in _OF_TESTS:
+        return unknown(f"the tests cannot be run here: {name}: {message}")
+    return failed("memory limit" if name == "MemoryError" else f"{name}: {message}")
+
+
+_OF_TESTS = frozenset({"ImportError", "MemoryError", "RecursionError", "OSError", "SyntaxError"})
+_MACHINE = ("/proc", "/sys", "/dev", "/etc", "/home", "/root", "/usr", "/var", "/run", "/mnt", "/opt")
+"""Folders that look otherwise in the jail than elsewhere."""
+
+
+def _lack(name: str, message: str, missing: str | None) -> str:
+    """What another machine may have and the jail has not, in a phrase; empty when this is the code's own error."""
+    if name == "ModuleNotFoundError" and missing is not None:
+        root = missing.partition(".")[0]
+        nested = root != missing and root in sys.stdlib_module_names
+        return "" if nested else f"lacks the {'module' if root in sys.stdlib_module_names else 'package'} {root}"
+    opened = name in {"FileNotFoundError", "PermissionError", "NotADirectoryError"}
+    if (opened and (missing or "").startswith(_MACHINE)) or name in {"PermissionError", "BlockingIOError"}:
+        return f"the jail lacks something: {name}: {message}"
+    return f"the jail lacks something: {name}: {message}" if "can't start new thread" in message else ""
 
 
 def _ending(ended: Ended) -> Execution | None:
@@ -184,13 +181,23 @@ class TieredSandbox(Sandbox):
         second = self._second.run(job)
         return first if second.outcome is Outcome.UNKNOWN and first.provisional else second
 
+    def refusal(self, job: Job) -> str:
+        return self._first.refusal(job) and self._second.refusal(job)
+
     def close(self) -> None:
         self._second.close()
         self._first.close()
 
 
-def open_sandbox(which: str, *, seconds: float = 4.0, total_seconds: float = 100.0, workers: int = 1) -> Sandbox:
-    """The sandbox named `auto`, `monty` or `bubblewrap`; the limits are of jails.
+def open_sandbox(
+    which: str,
+    *,
+    seconds: float = 4.0,
+    total_seconds: float = 100.0,
+    workers: int = 1,
+    packages: Sequence[str] = (),
+) -> Sandbox:
+    """The sandbox named `auto`, `monty` or `bubblewrap`; the limits and packages are of jails.
 
     auto: Monty, and bubblewrap behind it where this machine allows it. Raises SandboxError, with the reason and the
     remedy, when bubblewrap is asked for by name and cannot be had.
@@ -199,7 +206,7 @@ def open_sandbox(which: str, *, seconds: float = 4.0, total_seconds: float = 100
     if which == "monty":
         return monty
     try:
-        second = BubblewrapSandbox(seconds=seconds, total_seconds=total_seconds, workers=workers)
+        second = BubblewrapSandbox(seconds=seconds, total_seconds=total_seconds, workers=workers, packages=packages)
     except SandboxError as reason:
         if which == "bubblewrap":
             raise

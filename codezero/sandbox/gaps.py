@@ -18,6 +18,7 @@ from typing import Literal
 
 from codezero.code.dead_code import plain_targets
 from codezero.code.parsing import UNPARSEABLE, FunctionNode, called, dotted, names, own_nodes, parse_quietly
+from codezero.sandbox.annotations import doubtful_annotation
 from codezero.sandbox.base import ALL_HOLD, Execution, Outcome
 
 _LAZY = ("enumerate", "filter", "map", "reversed", "zip")
@@ -86,6 +87,8 @@ def silent_gap(code: str, shown: Execution = ALL_HOLD) -> str:
     if fails and any(isinstance(node, ast.ExceptHandler) and dotted(node.type) != "EOFError" for node in nodes):
         return "the code may catch what only Monty raises"
     lazy = _lazy_gaps(nodes, parents, own, shown.provisional)
+    if shown.outcome is Outcome.PASS and (annotation := doubtful_annotation(nodes, tree)):
+        return f"the annotation {annotation} is not evaluated"
     gaps = itertools.chain(_gaps(nodes, parents, own), _set_gaps(nodes, parents), lazy, _pattern_gaps(nodes, parents))
     return next(gaps, "")
 

@@ -6,6 +6,7 @@ with the process that opened it, and all that lives in it dies with the jail. Ca
 needs are refused by a filter (`seccomp.py`). A hole in those that are left is a hole in the jail.
 """
 
+import functools
 import json
 import os
 import re
@@ -31,6 +32,7 @@ _GRACE_SECONDS = 2.0
 _START_SECONDS = 30.0
 """From opening a jail until it answers, by the clock; on a machine that has too much to do a jail never begins."""
 _PYTHON = Path("/usr/bin/python3")
+_DEVICES = ("null", "zero", "full", "random", "urandom")
 
 _REMEDIES = {
     "nknown option": "bubblewrap 0.8 or newer is needed",
@@ -78,19 +80,57 @@ class Ended:
 class Jail:
     """How much a program may take: processor seconds of a test and of all, and memory of each process.
 
-    By the clock it may take twice as long, and two seconds.
+    By the clock it may take twice as long, and two seconds. packages: files and folders of packages that it may import
+    beside the standard library.
     """
 
     seconds: float
     total_seconds: float
     memory_mib: int
+    packages: tuple[Path, ...] = ()
 
-    def run(self, code: str, steps: Sequence[Any] | None, inputs: Iterable[str] = ("",)) -> Generator[Ended]:
-        """Run `code`, and then the steps of `jail_main.run`, once for each text on its stdin, a process each.
+    def run_program(self, code: str, inputs: Iterable[str] = ("",), *, name: str = "__main__") -> Generator[Ended]:
+        """Run `code` as the module `name`, once for each text on its stdin, a process each.
 
-        A text goes into the jail when it is asked for, so no process can see a later one. steps: None: as a program
-        that writes to stdout. Raises SandboxError when the jail does not come about.
+        A text goes into the jail when it is asked for, so no process can see a later one. Raises SandboxError when the
+        jail does not come about.
         """
+        with ExitStack() as stack:
+            opened = self._open(stack, "jail_main", code, self.total_seconds, {"name": name})
+            if not _begins(*opened):
+                yield Ended(begun=False)
+                return
+            deadline = time.monotonic() + 2 * self.total_seconds + _GRACE_SECONDS
+            for text in inputs:
+                ends = min(deadline, time.monotonic() + 2 * self.seconds + _GRACE_SECONDS)
+                _tell(opened[1], text.encode(), ends)
+                yield _hear(*opened, ends)
+
+    def run_tests(self, code: str, tests: Sequence[str], claimed: Sequence[str]) -> tuple[Ended, Ended]:
+        """Run `tests` against `code`, each in a jail of its own. What came of the tests, and of the code.
+
+        claimed: builtins that in the tests are the code's. Raises SandboxError when a jail does not come about.
+        """
+        total = min(self.total_seconds, self.seconds * (len(tests) + 1))
+        asking = {"tests": list(tests), "claimed": list(claimed), "seconds": total}
+        with ExitStack() as stack:
+            ends = [stack.enter_context(end) for end in socket.socketpair()]
+            opened = [
+                self._open(stack, "jail_tests", text, total, plan | {"link": end.fileno()}, end)
+                for text, plan, end in zip(("", code), (asking, {}), ends, strict=True)
+            ]
+            if not all(_begins(*each) for each in opened):
+                return Ended(begun=False), Ended(begun=False)
+            deadline = time.monotonic() + 2 * total + _GRACE_SECONDS
+            for _, channel in opened:
+                _tell(channel, b"", deadline)
+            tested = _hear(*opened[0], deadline)
+            return tested, _hear(*opened[1], min(deadline, time.monotonic() + _GRACE_SECONDS))
+
+    def _open(
+        self, stack: ExitStack, script: str, code: str, total: float, plan: dict[str, Any], *links: socket.socket
+    ) -> "tuple[subprocess.Popen[bytes], socket.socket]":
+        """Start a jail that runs `script`; it, and the channel to it. links: its own from now on."""
         limits = {
             "RLIMIT_AS": self.memory_mib * 2**20,
             "RLIMIT_NPROC": 7,  # processes and threads together, bubblewrap's own and its first child among them
@@ -98,27 +138,31 @@ class Jail:
             "RLIMIT_NOFILE": 64,
             "RLIMIT_CORE": 0,
         }
-        total = self.total_seconds if steps is None else min(self.total_seconds, self.seconds * (len(steps) + 1))
-        most = {"seconds": self.seconds, "total": total, "output": MAX_OUTPUT_BYTES + 1}
+        most = {"seconds": self.seconds, "total": total, "output": MAX_OUTPUT_BYTES + 1, "limits": limits}
         contents = {
-            "inside.py": Path(jail_main.__file__).read_bytes(),
-            "plan.json": json.dumps({"steps": steps, "limits": limits, **most}).encode(),
+            **(_scripts() if script != "jail_main" else {_MAIN: _scripts()[_MAIN]}),
+            "plan.json": json.dumps(most | plan).encode(),
             "main.py": code.encode("utf-8", "surrogatepass"),
         }
-        with ExitStack() as stack:
-            files = {name: _file(data, stack) for name, data in contents.items()}
-            calls = _file(jail_filter(), stack)
-            channel, inner = (stack.enter_context(end) for end in socket.socketpair())
-            process, first = _start(files, inner.fileno(), calls)
-            stack.callback(_end, process, first)
-            inner.close()
-            if not _begins(process, channel):
-                yield Ended(begun=False)
-                return
-            deadline = time.monotonic() + 2 * total + _GRACE_SECONDS
-            for text in inputs:
-                ends = min(deadline, time.monotonic() + 2 * self.seconds + _GRACE_SECONDS)
-                yield _ask(process, channel, text.encode(), ends if steps is None else deadline)
+        files = {name: _file(data, stack) for name, data in contents.items()}
+        channel, inner = (stack.enter_context(end) for end in socket.socketpair())
+        kept = [inner, *links]
+        process, first = _start(script, files, self.packages, _file(jail_filter(), stack), kept)
+        stack.callback(_end, process, first)
+        for end in kept:
+            end.close()
+        return process, channel
+
+
+_MAIN = "codezero/sandbox/jail_main.py"
+
+
+@functools.cache
+def _scripts() -> dict[str, bytes]:
+    """What runs in jails, by the names it has there."""
+    folder = Path(jail_main.__file__).parent
+    names = ("jail_main.py", "jail_values.py", "jail_link.py", "jail_tests.py")
+    return {f"codezero/sandbox/{name}": (folder / name).read_bytes() for name in names}
 
 
 def _begins(process: subprocess.Popen[bytes], channel: socket.socket) -> bool:
@@ -135,11 +179,16 @@ def _begins(process: subprocess.Popen[bytes], channel: socket.socket) -> bool:
     raise SandboxError(f"no jail: {message or f'bwrap ends with {process.wait()}'}{remedy}")
 
 
-def _ask(process: subprocess.Popen[bytes], channel: socket.socket, text: bytes, deadline: float) -> Ended:
-    """One text in, and what came of it out. Whatever answers may lie, but neither too long nor for too long."""
-    try:
-        channel.settimeout(max(0.001, deadline - time.monotonic()))
+def _tell(channel: socket.socket, text: bytes, deadline: float) -> None:
+    """One text in. What cannot be sent, because the jail is at its end, shows when its answer is read."""
+    channel.settimeout(max(0.001, deadline - time.monotonic()))
+    with suppress(OSError):
         channel.sendall(len(text).to_bytes(4, "little") + text)
+
+
+def _hear(process: subprocess.Popen[bytes], channel: socket.socket, deadline: float) -> Ended:
+    """What came of the text. Whatever answers may lie, but neither too long nor for too long."""
+    try:
         status, report, printed = jail_main.ANSWER.unpack(_receive(channel, jail_main.ANSWER.size, deadline))
         if report > jail_main.MAX_REPORT_BYTES or printed > MAX_OUTPUT_BYTES + 1:
             return Ended()
@@ -186,19 +235,24 @@ def _file(data: bytes, stack: ExitStack) -> int:
     return file.fileno()
 
 
-def _start(files: dict[str, int], stdin: int, calls: int) -> tuple[subprocess.Popen[bytes], int | None]:
-    """bubblewrap, and a descriptor of the first process in its jail, or None when there came to be no jail."""
+def _start(
+    script: str, files: dict[str, int], packages: Iterable[Path], calls: int, ends: Sequence[socket.socket]
+) -> tuple[subprocess.Popen[bytes], int | None]:
+    """bubblewrap, and a descriptor of the first process in its jail, or None when there came to be no jail.
+
+    ends: the first is its stdin, the others keep their numbers.
+    """
     # a process of root is exempt from the limit on processes
     user = _NOBODY if os.geteuid() == 0 else None
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as info:
         try:
             process = subprocess.Popen(
-                _command(files, writing, calls),
-                stdin=stdin,
+                _command(script, files, packages, writing, calls),
+                stdin=ends[0].fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                pass_fds=[writing, calls, *files.values()],
+                pass_fds=[writing, calls, *files.values(), *(end.fileno() for end in ends[1:])],
                 cwd="/",
                 env={},
                 start_new_session=True,  # Ctrl-C is for the node, whose verdict it must not change
@@ -217,10 +271,11 @@ def _start(files: dict[str, int], stdin: int, calls: int) -> tuple[subprocess.Po
         return process, None
 
 
-def _command(files: dict[str, int], info: int, calls: int) -> list[str]:
+def _command(script: str, files: dict[str, int], packages: Iterable[Path], info: int, calls: int) -> list[str]:
     base = Path(sys.base_prefix).resolve()
     python = _PYTHON if _PYTHON.exists() else base / "bin" / "python3"
     environment = {"PATH": "/usr/bin", "HOME": "/tmp", "PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
+    environment |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     return [
         *(shutil.which("bwrap") or "bwrap", "--unshare-all", "--unshare-user", "--disable-userns"),
         *("--info-fd", str(info), "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "jail"),
@@ -229,11 +284,15 @@ def _command(files: dict[str, int], info: int, calls: int) -> list[str]:
         *("--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin"),
         *("--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"),
         *(() if python.is_relative_to("/usr") else ("--ro-bind", str(base), str(base))),
-        *("--dev", "/dev", "--size", str(16 * 2**20), "--tmpfs", "/tmp"),
+        *("--tmpfs", "/dev", "--symlink", f"{jail_main.STREAMS}/stdin", "/dev/stdin"),
+        *("--symlink", f"{jail_main.STREAMS}/stdout", "/dev/stdout", "--symlink", "null", "/dev/stderr"),
+        *(part for name in _DEVICES for part in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")),
+        *("--size", str(16 * 2**20), "--tmpfs", "/tmp", "--size", str(8 * 2**20), "--tmpfs", jail_main.STREAMS),
+        *(part for path in packages for part in ("--ro-bind", str(path), f"{jail_main.PACKAGES}/{path.name}")),
         *(part for name, number in files.items() for part in ("--ro-bind-data", str(number), f"/jail/{name}")),
         *(("--seccomp", str(calls)) if jail_filter() else ()),
         *("--remount-ro", "/", "--remount-ro", "/dev", "--chdir", "/jail"),
-        *("--", str(python), "-S", "-s", "-B", "/jail/inside.py"),
+        *("--", str(python), "-S", "-s", "-B", "-c", f"from codezero.sandbox.{script} import main; main()"),
     ]
 
 
@@ -244,7 +303,7 @@ def why_not() -> str:
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap)"
     try:
-        (ended,) = Jail(seconds=5, total_seconds=5, memory_mib=256).run(_PROBE, None)
+        (ended,) = Jail(seconds=5, total_seconds=5, memory_mib=256).run_program(_PROBE)
     except SandboxError as error:
         return str(error)
     if ended.printed.strip() != b"walls hold":

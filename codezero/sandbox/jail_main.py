@@ -2,8 +2,8 @@
 
 codezero itself takes constants from here and calls nothing: a bare Python 3.8 or newer runs this file in the jail. For
 each text that comes in on the channel a fresh process runs the program with that text as its stdin; what it leaves
-running or in /tmp is gone before the next text is asked for. The program shares that process and can forge any report.
-That is harmless: what goes in comes in here, never what should come of it, so a forged answer has to be right to count.
+running or in files is gone before the next text is asked for. The program shares that process and can forge any
+report. That is harmless: what goes in comes in here, never what should come of it, so a forged answer has to be right.
 """
 
 from __future__ import annotations
@@ -18,61 +18,20 @@ import struct
 import sys
 import time
 import types
-from collections.abc import Callable
 from typing import Any
 
 STARTED = b"started\n"
 """First on the channel: from here on, what goes wrong is the program's doing."""
 ANSWER = struct.Struct("<III")
 """Before each answer: exit status, or 128 + n after signal n; bytes of the report and of stdout, which follow."""
-MAX_REPORT_BYTES = 1024 * 1024
-MAX_VALUES = 100_000
-MAX_DEPTH = 60
+MAX_REPORT_BYTES = 64 * 1024
 MAX_MESSAGE = 200
-
-_KINDS: tuple[Any, ...] = (int, str, float, list, tuple, dict, set, frozenset, bytes, complex, range)
-_SPELLED: dict[str, Callable[[Any], list[str]]] = {
-    "int": lambda value: [hex(value)],
-    "float": lambda value: [value.hex()],
-    "complex": lambda value: [value.real.hex(), value.imag.hex()],
-    "bytes": lambda value: [value.hex()],
-    "range": lambda value: [hex(part) for part in (value.start, value.stop, value.step)],
-}
-
-
-class NotPlain(Exception):
-    """A value that is no plain data; the message says what it is."""
-
-
-def encode(value: Any, budget: list[int] | None = None, depth: int = 0) -> Any:
-    """`value` as JSON-ready data. Subclasses that keep the equality of a plain type count as that type.
-
-    None, bools and strings stand for themselves; the rest are `[kind, ...]`: int and float in hexadecimal, bytes too.
-    budget: how many more values may come. Raises NotPlain.
-    """
-    budget = budget if budget is not None else [MAX_VALUES]
-    budget[0] -= 1
-    if budget[0] < 0 or depth > MAX_DEPTH:
-        raise NotPlain("too large or nested too deeply")
-    if value is None or value is True or value is False:
-        return value
-    library = sys.modules.get("collections")
-    likes = [getattr(getattr(library, name, None), "__eq__", None) for name in ("Counter", "OrderedDict")]
-    equal = type(value).__eq__
-    fitting = (kind for kind in _KINDS if equal is kind.__eq__ or (kind is dict and equal in likes))
-    kind: Any = next((kind for kind in fitting if isinstance(value, kind)), None)
-    if kind is None:
-        raise NotPlain(type(value).__name__[:MAX_MESSAGE])
-    if kind is str:
-        try:
-            return value.encode().decode()
-        except UnicodeEncodeError as error:
-            raise NotPlain("a lone surrogate") from error
-    if kind.__name__ in _SPELLED:
-        return [kind.__name__, *_SPELLED[kind.__name__](value)]
-    if kind.__name__ == "dict":
-        return ["dict", *([encode(part, budget, depth + 1) for part in pair] for pair in kind.items(value))]
-    return [kind.__name__, *(encode(part, budget, depth + 1) for part in kind.__iter__(value))]
+STREAMS, PACKAGES = "/streams", "/packages"
+"""Folders of the jail: for stdin and stdout, and with the packages that an answer may import."""
+FRAMES = 3
+"""Of this process below the program's; they are not the program's depth."""
+SOLUTION = "solution"
+"""Module of a function; a program that reads stdin is `__main__`."""
 
 
 def limit(limits: dict[str, int]) -> None:
@@ -94,82 +53,76 @@ def allow(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, 2 * seconds + 1)
 
 
-def error_of(error: BaseException) -> list[str]:
-    """[name of the type, message], cut."""
+def run(code: bytes, namespace: dict[str, Any]) -> dict[str, Any]:
+    """A whole program between stdin and stdout. Raises SystemExit as such a program does."""
+    try:
+        exec(compile(code, "main.py", "exec", dont_inherit=True), namespace)
+        sys.stdout.flush()
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever it raises is reported
+        return raised(error)
+    return {}
+
+
+def raised(error: BaseException, *, foreign: bool = True) -> dict[str, Any]:
+    """The report of an error. foreign: it is the answer's. missing: the file or module that is not there."""
+    missing = getattr(error, "filename", None) or (error.name if isinstance(error, ModuleNotFoundError) else None)
     try:
         message = str(error)[:MAX_MESSAGE].encode("utf-8", "replace").decode()
     except BaseException:  # noqa: BLE001 - the program's own __str__ may do anything
         message = ""
-    return [type(error).__name__[:MAX_MESSAGE], message]
-
-
-def run(code: bytes, steps: list[dict[str, Any]] | None, namespace: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """The code, then in order what each step says: set-up lines to execute, calls to evaluate.
-
-    steps: None for a whole program between stdin and stdout. Raises SystemExit as such a program does. seconds: for
-    each step.
-    """
-    values: list[Any] = []
-    try:
-        exec(compile(code, "main.py", "exec"), namespace)
-        if steps is None:
-            sys.stdout.flush()
-        for step in steps or ():
-            allow(seconds)
-            exec(compile(step["setup"], "tests.py", "exec"), namespace)
-            for call in step["calls"]:
-                values.append(encode(eval(compile(call, "tests.py", "eval"), namespace)))
-    except NotPlain as error:
-        return {"values": values, "odd": str(error)}
-    except BaseException as error:  # whatever it raises is reported
-        if steps is None and isinstance(error, SystemExit):
-            raise
-        return {"values": values, "raised": error_of(error)}
-    return {"values": values}
+    missing = missing[:MAX_MESSAGE] if isinstance(missing, str) else None
+    return {"raised": [type(error).__name__[:MAX_MESSAGE], message], "missing": missing, "foreign": foreign}
 
 
 def send(channel: int, report: dict[str, Any]) -> None:
     """Write the report and end, whatever threads or handlers the program leaves behind."""
-    text = json.dumps(report, ensure_ascii=False).encode("utf-8", "replace")
-    if len(text) > MAX_REPORT_BYTES:
-        text = json.dumps({"values": [], "odd": "too large"}).encode()
+    text = json.dumps(report).encode()
     while text:
         text = text[os.write(channel, text) :]
     os._exit(0)
 
 
-def serve(plan: dict[str, Any]) -> int:
-    """Answer each text on stdin with what a new process makes of it. Return there, with a descriptor for its report."""
+def serve(plan: dict[str, Any], held: int | None = None) -> int:
+    """Answer each text on stdin with what a new process makes of it. Return there, with a descriptor for its report.
+
+    Its stdin and stdout are files, which /dev/stdin and /dev/stdout name. held: a descriptor that only the new process
+    keeps.
+    """
     channel = os.dup(0)
     source, answers = os.fdopen(channel, "rb"), os.fdopen(channel, "wb", closefd=False)
     answers.write(STARTED)
     answers.flush()
     while size := source.read(4):
-        given, printed, report = (os.memfd_create(name) for name in ("stdin", "stdout", "report"))
-        with open(given, "wb", closefd=False) as file:
+        with open(f"{STREAMS}/stdin", "wb") as file:
             file.write(source.read(int.from_bytes(size, "little")))
-            file.seek(0)
+        printed, report = os.open(f"{STREAMS}/stdout", os.O_RDWR | os.O_CREAT), os.memfd_create("report")
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         left = plan["total"] - used.ru_utime - used.ru_stime
         child = os.fork()
         if child == 0:
-            for held, number in ((given, 0), (printed, 1), (os.open(os.devnull, os.O_WRONLY), 2)):
-                os.dup2(held, number)
-                os.close(held)
+            opened = os.open(f"{STREAMS}/stdin", os.O_RDONLY), printed, os.open(os.devnull, os.O_WRONLY)
+            for number, stream in enumerate(opened):
+                os.dup2(stream, number)
+                os.close(stream)
             source.close()
             if left <= 0:
                 os._exit(128 + signal.SIGXCPU)
             limit({**plan["limits"], "RLIMIT_CPU": math.ceil(left)})
             allow(plan["seconds"])
             return report
+        if held is not None:
+            os.close(held)
+            held = None
         status = os.waitpid(child, 0)[1]
-        sweep()
         status = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         answer = os.pread(report, MAX_REPORT_BYTES, 0), os.pread(printed, plan["output"], 0)
+        sweep()
         answers.write(ANSWER.pack(status, *map(len, answer)) + b"".join(answer))
         answers.flush()
-        for held in (given, printed, report):
-            os.close(held)
+        for descriptor in (printed, report):
+            os.close(descriptor)
     os._exit(0)
 
 
@@ -180,7 +133,8 @@ def sweep() -> None:
             os.kill(-1, signal.SIGKILL)  # all but this one and the jail's first, which reaps them
             time.sleep(0.001)
     except ProcessLookupError:
-        clear("/tmp")
+        for folder in ("/tmp", STREAMS):
+            clear(folder)
 
 
 def clear(folder: str) -> None:
@@ -195,25 +149,34 @@ def clear(folder: str) -> None:
                 os.unlink(entry.path)
 
 
-def main() -> None:
-    """Read plan and program from the working directory, and run the one as the other says."""
+def prepare() -> tuple[dict[str, Any], bytes]:
+    """The plan and the code, out of the working directory; and a process like one that runs nothing but the code."""
     with open("plan.json", "rb") as file:
         plan = json.load(file)
     with open("main.py", "rb") as file:
         code = file.read()
-    steps = plan["steps"]
     builtins.exit = builtins.quit = sys.exit  # pyright: ignore[reportAttributeAccessIssue] - `site` is not loaded
-    del sys.path[0]
+    sys.path[:] = [*filter(None, sys.path), *([PACKAGES] if os.path.isdir(PACKAGES) else [])]
     sys.argv[:] = ["main.py"]
-    sys.modules["__main__"] = program = types.ModuleType("__main__")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "codezero"]:
+        del sys.modules[name]
     os.chdir("/tmp")
+    return plan, code
+
+
+def namespace_of(name: str) -> dict[str, Any]:
+    """Globals of a new module."""
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    sys.modules[name] = module = types.ModuleType(name)
+    module.__file__ = "main.py"
+    return module.__dict__
+
+
+def main() -> None:
+    """Run a program once for each text that comes on the channel."""
+    plan, code = prepare()
     channel = serve(plan)
-    if steps is not None:
-        os.dup2(2, 1)
-    report = run(code, steps, program.__dict__, plan["seconds"])
-    if steps is not None or "raised" in report:
+    sys.setrecursionlimit(sys.getrecursionlimit() + FRAMES)
+    report = run(code, namespace_of(plan["name"]))
+    if report:
         send(channel, report)
-
-
-if __name__ == "__main__":
-    main()

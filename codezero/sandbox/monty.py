@@ -8,6 +8,7 @@ converting such a value can cost more than any limit inside. `gaps.py` says wher
 it stands, and a second tier decides it. A helper that tests call without defining it is the code's own.
 """
 
+import math
 import re
 import threading
 from collections.abc import Generator, Sequence
@@ -20,7 +21,7 @@ from codezero.errors import SandboxError, translated
 from codezero.sandbox.assertions import FINISHED, INSPECT, TRUST, examine
 from codezero.sandbox.base import ALL_HOLD, MAX_OUTPUT_BYTES, Execution, Job, Outcome, Tier, failed, unknown
 from codezero.sandbox.gaps import mended, silent_gap
-from codezero.sandbox.monty_shims import explain, explain_exit, surroundings, with_stand_ins
+from codezero.sandbox.monty_shims import explain, explain_exit, not_main, surroundings, with_stand_ins
 
 _OWN_CLASS = re.compile(r"class|type|exec|eval|[^\x00-\x7f]")
 """Without one of these no object with its own notion of equality can be made."""
@@ -36,7 +37,10 @@ class MontySandbox(Tier):
     def __init__(self, *, seconds: float = 2.0, memory_mib: int = 128, workers: int = 1) -> None:
         self.workers = workers
         self._limits = pydantic_monty.ResourceLimits(
-            max_feed_duration_secs=seconds, max_memory=memory_mib * 2**20, max_recursion_depth=1000
+            max_feed_duration_secs=seconds,
+            max_total_sleep_secs=seconds,
+            max_memory=memory_mib * 2**20,
+            max_recursion_depth=1000,
         )
         self._watchdog_seconds = seconds + 1.0
         self._pool: Monty | None = None
@@ -48,25 +52,17 @@ class MontySandbox(Tier):
         gap = "" if execution.outcome is Outcome.UNKNOWN else silent_gap(text, execution)
         return unknown(f"the sandbox may be mistaken: {gap}") if gap else execution
 
-    def check(self, script: str) -> Execution:
-        """Run assertions of our own over plain values: PASS when the script ends, FAIL where a test fails or raises,
-        UNKNOWN where it was too much for the limits. Raises SandboxError."""
-        try:
-            self._feed(f"{mended(script)}\n{script}\nNone")
-        except pydantic_monty.MontyError as error:
-            execution = explain(error)
-            hit = execution.reason in {"time limit", "memory limit"}
-            return unknown(f"comparing hits the {execution.reason}") if hit else execution
-        return ALL_HOLD
-
     def close(self) -> None:
         """End the processes; a later `run` starts others."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.__exit__(None, None, None)
 
+    def read_assertions(self, tests: tuple[str, ...]) -> None:
+        examine(tests)
+
     def run_assertions(self, code: str, tests: tuple[str, ...]) -> Execution:
-        script = examine(tests)
+        script, code = examine(tests), not_main(code)
         wary = _OWN_CLASS.search(code) is not None
         before = f"{mended(code, script.before)}\n{INSPECT if wary else TRUST}\n{script.before}"
         try:
@@ -77,8 +73,8 @@ class MontySandbox(Tier):
             return unknown("compares objects that could be made to equal anything")
         return ALL_HOLD
 
-    def run_cases(self, code: str, inputs: Sequence[str]) -> Generator[Execution | str]:
-        yield from (self._run_case(code, text) for text in inputs)
+    def run_cases(self, code: str, inputs: Sequence[str], *, main: bool) -> Generator[Execution | str]:
+        yield from (self._run_case(code if main else not_main(code), text) for text in inputs)
 
     def _run_case(self, code: str, text: str) -> Execution | str:
         printed = _Printed()
@@ -110,7 +106,8 @@ class MontySandbox(Tier):
             with pool.checkout(
                 limits=self._limits,
                 assert_message_annotations=False,
-                os_policy={"sleep": "zero", "random_start": {"seed": 0}},
+                # a sleep is charged before it is slept; beyond the limit none is
+                os_policy={"sleep": "system", "sleep_system_max": math.inf, "random_start": {"seed": 0}},
             ) as session:
                 for text in texts:
                     value = session.feed_run(text, print_callback=printed or (lambda stream, text: None))

@@ -19,6 +19,7 @@ import pydantic_monty
 from codezero.code.parsing import UNPARSEABLE, parse_quietly
 from codezero.sandbox.assertions import FINISHED, TAG
 from codezero.sandbox.base import Execution, failed, unknown
+from codezero.sandbox.jail_main import SOLUTION
 
 _LACKING = re.compile(r"\bmonty\b|not (?:yet )?(?:support|implement)|host function|PathLike", re.IGNORECASE)
 _NO_ATTRIBUTE = re.compile(r"'(?:\w+\.)*(\w+)'(?: object)? has no attribute '(\w+)'")
@@ -49,7 +50,7 @@ def explain(error: pydantic_monty.MontyError, code: str = "") -> Execution:
     cause = error.exception()
     name, message = type(cause).__name__, str(cause)
     match cause:
-        case TimeoutError() if "time limit" in message:
+        case TimeoutError() if "time limit" in message or "sleep limit" in message:
             return _fault("time limit")
         case MemoryError():
             return _fault("memory limit")
@@ -75,6 +76,8 @@ def explain_exit(error: pydantic_monty.MontyError, code: str) -> Execution | Non
             return None if status in {"", "0"} else failed(f"exits with {status}")
         case RecursionError() if "setrecursionlimit" in code:
             return unknown("the sandbox lacks something: a deeper stack")
+        case ValueError() if "set_int_max_str_digits" in code and "digits" in str(cause):
+            return unknown("the sandbox lacks something: longer numbers")
         case _:
             return explain(error, code)
 
@@ -146,6 +149,8 @@ class Sys{TAG}:
         self.maxsize, self.argv, self.exit = system.maxsize, ["main.py"], exit
     def setrecursionlimit(self, limit):
         pass
+    def set_int_max_str_digits(self, limit):
+        pass
 def input(prompt="", print=print, end=EOFError):
     if prompt != "":
         print(prompt, end="")
@@ -180,6 +185,22 @@ def with_stand_ins(code: str) -> str:
         return ast.unparse(ast.fix_missing_locations(_StandIns().visit(parse_quietly(code))))
     except UNPARSEABLE:
         return code  # Monty says what is wrong with it
+
+
+@functools.lru_cache(maxsize=8)
+def not_main(code: str) -> str:
+    """`code` as a module that is not `__main__`; Monty's own `__name__` cannot be changed."""
+    if "__name__" not in code:
+        return code
+    try:
+        return ast.unparse(ast.fix_missing_locations(_Imported().visit(parse_quietly(code))))
+    except UNPARSEABLE:
+        return code
+
+
+class _Imported(ast.NodeTransformer):
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(SOLUTION) if node.id == "__name__" and isinstance(node.ctx, ast.Load) else node
 
 
 class _StandIns(ast.NodeTransformer):

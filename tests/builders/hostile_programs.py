@@ -5,7 +5,8 @@ SECRET = 918273645
 HUNT = f"""
 import gc, os, sys
 def f(x):
-    seen = [open('/jail/' + name).read() for name in os.listdir('/jail') if name != 'main.py']
+    files = [os.path.join(folder, name) for folder, _, names in os.walk('/jail') for name in names]
+    seen = [open(file).read() for file in files if file != '/jail/main.py']
     seen += [repr(dict(os.environ)), repr(sys.argv)]
     frame = sys._getframe()
     while frame:

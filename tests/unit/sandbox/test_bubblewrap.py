@@ -36,7 +36,10 @@ def job(code: str, tests: Sequence[str] = TESTS) -> Job:
 
 def in_jails() -> list[psutil.Process]:
     return [
-        process for process in psutil.process_iter(["cmdline"]) if "/jail/inside.py" in (process.info["cmdline"] or [])
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if "--disable-userns" not in (words := process.info["cmdline"] or [])
+        and "import main; main()" in " ".join(words)
     ]
 
 
@@ -100,9 +103,8 @@ def test_the_codes_own_faults_fail(sandbox: BubblewrapSandbox, code: str, reason
     [
         "import numpy\n" + RIGHT,
         "import module_of_no_name\n" + RIGHT,
-        "open('/nowhere')\n" + RIGHT,
-        "class V:\n    pass\ndef f(x): return V()",
-        "def f(x): return (i for i in [x])",
+        "open('/etc/passwd')\n" + RIGHT,
+        "class V:\n    def __eq__(self, other): return True\ndef f(x): return V()",
         "def f(x): return list(range(10**6))",
         "#" * 20000 + "\n" + RIGHT,
     ],
