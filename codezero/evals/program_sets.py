@@ -12,7 +12,9 @@ stdin are a program's; of type functional they are the arguments, a JSON value a
 DeepCoder's Codeforces (`agentica-org/DeepCoder-Preview-Dataset`, `codeforces`), and PrimeIntellect's rows in its form:
 problem, tests: JSON text of a list of {"input": .., "output": ..} whose type, where it is said, is stdin.
 
-What is printed is compared word by word, line by line. LiveCodeBench's own checker also takes 1.0 for 1 there.
+What is printed is compared as LiveCodeBench's testing_util.py does: lines that are the same, or numbers that are equal
+as decimals; what a method returns, with ==, a tuple counting as a list. Codeforces' lines have to have the same words:
+that is stricter than rllm's codeforces.py, which also takes words in another order.
 """
 
 import base64
@@ -77,14 +79,19 @@ BEFORE = "write_answer = print\ndef print(*values, **named):\n    pass"
 """What a method prints by the way is no part of its answer."""
 
 
-def plain(value: object) -> object:
-    """Values that are equal become the same text: True and 1, 2.0 and 2, (1, 2) and [1, 2]. Runs with answers too."""
+def plain(value: object, outer: bool = True) -> object:
+    """Values that are equal become the same text: True and 1, 2.0 and 2. Runs with answers too.
+
+    The outermost tuple counts as a list, as the harness has it; one inside equals none.
+    """
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, float) and abs(value) < 1e15 and value % 1 == 0:
         return int(value)
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, list) or (outer and isinstance(value, tuple)):
+        return [plain(item, False) for item in value]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, tuple):
+        return {"tuple": [plain(item, False) for item in value]}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return value
 
 
@@ -169,7 +176,7 @@ def live_code_bench(row: LiveCodeBenchRow) -> EvalTask:
 
 def codeforces(row: CodeforcesRow) -> EvalTask:
     """Named after its text, because the published rows have no id. Raises ProblemError."""
-    return _task(row.problem, _tests(row.tests, "tests"))
+    return _task(row.problem, _tests(row.tests, "tests"), prelude="codeforces")
 
 
 def lcb_v5(row: LcbV5Row) -> EvalTask:
@@ -189,20 +196,28 @@ def lcb_v5(row: LcbV5Row) -> EvalTask:
 
 
 def _task(
-    question: str, tests: Sequence[_Test], method: str = "", name: str = "", level: int | None = None
+    question: str,
+    tests: Sequence[_Test],
+    method: str = "",
+    name: str = "",
+    level: int | None = None,
+    prelude: str = "livecodebench",
 ) -> EvalTask:
     """method: of Solution, which the tests call; empty: they are a program's. name: empty: how the question begins."""
     name, question = name or " ".join(question.split())[:60], question.strip()
     if not method:
-        return EvalTask(name, f"{question}\n\n{FORM}", _stdin_tests(tests), level=level)
+        compared = "words" if prelude == "codeforces" else "decimals"
+        return EvalTask(
+            name, f"{question}\n\n{FORM}", _stdin_tests(tests), level=level, prelude=prelude, compared=compared
+        )
     return EvalTask(
         name=name,
         prompt=f"{question}\n\nANSWER FORMAT: one ```python block with the whole class Solution and nothing after it.",
         tests=tuple(_case(test.input, json.dumps(plain(_value(test.output)))) for test in tests),
         before=BEFORE,
         after=AFTER.replace("METHOD", method),
-        imports=True,
         level=level,
+        prelude=prelude,
     )
 
 

@@ -132,21 +132,31 @@ class PublishedSet:
     """None: the row is of another split. Raises ProblemError."""
     published: str
     """Where its files come from."""
+    rule: str
+    """Of its authors' harness: what an answer need not import, and how output is compared."""
     named: bool = True
     """Have its rows names? Where they have none, two tasks may begin alike, and get numbers."""
 
 
+_PROMPTS = "an answer has the prompt's own imports"
+_NONE = "an answer imports what it uses"
+_LCB = "an answer has LiveCodeBench's imports; equal decimals are the same output"
+_CODEFORCES = "an answer has rllm's imports; the same words in each line are the same output"
 PUBLISHED = {
-    "humaneval": PublishedSet(HumanEvalRow, human_eval, "HumanEval.jsonl.gz of openai/human-eval"),
-    "mbpp": PublishedSet(MbppRow, mbpp, "mbpp.jsonl of google-research, or google-research-datasets/mbpp"),
+    "humaneval": PublishedSet(HumanEvalRow, human_eval, "HumanEval.jsonl.gz of openai/human-eval", _PROMPTS),
+    "mbpp": PublishedSet(MbppRow, mbpp, "mbpp.jsonl of google-research, or google-research-datasets/mbpp", _NONE),
     "livecodebench": PublishedSet(
-        LiveCodeBenchRow, live_code_bench, "test.jsonl to test5.jsonl of livecodebench/code_generation_lite"
+        LiveCodeBenchRow, live_code_bench, "test.jsonl to test5.jsonl of livecodebench/code_generation_lite", _LCB
     ),
     "lcb_v5": PublishedSet(
-        LcbV5Row, lcb_v5, "code_benchmark/lcb_v5/test.jsonl of inclusionAI/AReaL-boba-2-RL-Code", named=False
+        LcbV5Row, lcb_v5, "code_benchmark/lcb_v5/test.jsonl of inclusionAI/AReaL-boba-2-RL-Code", _LCB, named=False
     ),
     "codeforces": PublishedSet(
-        CodeforcesRow, codeforces, "codeforces/ of agentica-org/DeepCoder-Preview-Dataset on the hub", named=False
+        CodeforcesRow,
+        codeforces,
+        "codeforces/ of agentica-org/DeepCoder-Preview-Dataset on the hub",
+        _CODEFORCES,
+        named=False,
     ),
 }
 NAMES = (HELD_OUT, *PUBLISHED)

@@ -3,11 +3,15 @@
 Whatever a set calls an answer (a function, a class, a program), its tests have one of the sandbox's two forms.
 """
 
-import re
+import ast
+import functools
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from codezero.code.answer import METHOD_CLASS
+from codezero.code.parsing import names_loaded, parse
+from codezero.code.scopes import free_names
 from codezero.sandbox.base import Job
 from codezero.types import Problem
 
@@ -16,18 +20,38 @@ JOB_TESTS = 5
 JOB_CHARACTERS = 12_000
 """Characters of the assertions of one job, unless a single one is longer; the sandbox takes 16 KiB."""
 
-IMPORTS = {
-    "typing": ("Any", "Callable", "Dict", "Iterable", "List", "Optional", "Set", "Tuple", "Union"),
-    "collections": ("Counter", "OrderedDict", "defaultdict", "deque"),
-    "functools": ("cache", "cmp_to_key", "lru_cache", "reduce"),
-    "itertools": ("accumulate", "combinations", "pairwise", "permutations", "product"),
-    "heapq": ("heapify", "heappop", "heappush"),
-    "bisect": ("bisect_left", "bisect_right"),
-    "math": ("ceil", "comb", "floor", "gcd", "inf", "isqrt", "sqrt"),
+_STARRED = (
+    *(
+        "string",
+        "re",
+        "datetime",
+        "collections",
+        "heapq",
+        "bisect",
+        "copy",
+        "math",
+        "random",
+        "statistics",
+        "itertools",
+    ),
+    *("functools", "operator", "io", "sys", "json"),
+)
+PRELUDES: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "typing": ("typing *",),
+    "livecodebench": (*(f"{name} *" for name in (*_STARRED, "builtins", "typing")), *_STARRED),
+    "codeforces": (
+        *("sys", "time", "itertools", "itertools accumulate product permutations combinations", "collections"),
+        *("collections Counter OrderedDict deque defaultdict ChainMap", "functools lru_cache", "math"),
+        *("math sqrt sin cos tan ceil fabs floor gcd exp log log2", "fractions", "typing List Tuple", "numpy as np"),
+        *("random", "heapq", "heapq *"),
+    ),
 }
-"""Names that a site which runs answers has imported beforehand, by module. Modules themselves are in MODULES."""
-MODULES = ("bisect", "collections", "functools", "heapq", "itertools", "math", "random", "re", "string")
-_WORD = re.compile(r"(?<![.\w])[A-Za-z_]\w*")
+"""What a harness imports before an answer: a module alone, under another name, or names of it. `typing` is MapCoder's
+(func_evaluate.py); LiveCodeBench's is that of its testing_util.py, and the one of DeepCoder's Codeforces that of rllm
+(rewards/code_utils/codeforces.py)."""
+LIMITS = {"livecodebench": "import sys\nsys.setrecursionlimit(50000)\nsys.set_int_max_str_digits(50000)"}
+"""And what it sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +70,10 @@ class EvalTask:
     """Source that stands before every answer."""
     after: str = ""
     """Source that stands after every answer."""
-    imports: bool = False
-    """Are well-known names imported for an answer that uses them? Sites with a class to fill in do so."""
+    prelude: str = "none"
+    """One of PRELUDES, before every answer."""
+    compared: str = "words"
+    """How what a program prints is compared: one of the sandbox's SAME."""
     level: int | None = None
     """Difficulty 1..5 where the set has one."""
     source: Problem | None = None
@@ -71,16 +97,35 @@ def task_of(problem: Problem, prompt: Callable[[Problem], str]) -> EvalTask:
 
 def program(task: EvalTask, answer: str) -> str:
     """The answer as it is run and judged."""
-    known = well_known_imports(answer) if task.imports else ""
-    return "\n".join(part for part in (known, task.before, answer, task.after) if part)
+    return "\n".join(part for part in (imported_by(task.prelude, answer), task.before, answer, task.after) if part)
 
 
-def well_known_imports(code: str) -> str:
-    """An import for each name of IMPORTS and MODULES that stands in `code`; one that it defines itself wins later."""
-    words = set(_WORD.findall(code))
-    lines = [f"import {name}" for name in MODULES if name in words]
-    lines += [f"from {home} import {name}" for home, names in IMPORTS.items() for name in names if name in words]
-    return "\n".join(lines)
+def imported_by(prelude: str, code: str) -> str:
+    """An import for each name of the prelude that `code` uses and does not bind: as good as all, and quicker."""
+    tree = parse(code)[0] or ast.Module([], [])
+    annotations = (getattr(node, field, None) for node in ast.walk(tree) for field in ("annotation", "returns"))
+    used = free_names(tree) | names_loaded(*(node for node in annotations if node is not None))
+    lines = [line for name, line in _names(prelude).items() if name in used]
+    return "\n".join(([LIMITS[prelude]] if prelude in LIMITS else []) + lines)
+
+
+@functools.cache
+def _names(prelude: str) -> dict[str, str]:
+    """The import that binds each name, the last one that does."""
+    names: dict[str, str] = {}
+    for entry in PRELUDES[prelude]:
+        module, *given = entry.split()
+        if given[:1] == ["as"]:
+            names[given[1]] = f"import {module} as {given[1]}"
+        elif given == ["*"]:
+            held = importlib.import_module(module)
+            public = getattr(held, "__all__", None) or [name for name in vars(held) if not name.startswith("_")]
+            names |= {name: f"from {module} import {name}" for name in public}
+            if module == "builtins":  # what hides them is hidden in turn
+                names = {name: line for name, line in names.items() if name not in public}
+        else:
+            names |= {name: f"from {module} import {name}" for name in given} or {module: f"import {module}"}
+    return names
 
 
 def jobs(task: EvalTask, answer: str) -> list[Job]:
@@ -92,4 +137,4 @@ def jobs(task: EvalTask, answer: str) -> list[Job]:
         if long or len(parts[-1]) == JOB_TESTS:
             parts.append([])
         parts[-1].append(test)
-    return [Job(code, tuple(part), task.stdio) for part in parts if part]
+    return [Job(code, tuple(part), task.stdio, main=not task.after, compared=task.compared) for part in parts if part]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from enum import StrEnum
 from typing import TypeVar
 
@@ -37,6 +38,26 @@ def same_output(wanted: str, printed: str) -> bool:
         for text in (wanted, printed)
     )
     return first == second
+
+
+def same_decimals(wanted: str, printed: str) -> bool:
+    """As many lines, each the same but for blanks around it, or numbers that are equal as decimals."""
+    first, second = (text.strip().split("\n") for text in (wanted, printed))
+    return len(first) == len(second) and all(map(_same_line, first, second))
+
+
+def _same_line(wanted: str, printed: str) -> bool:
+    if wanted.strip() == printed.strip():
+        return True
+    try:
+        first, second = ([Decimal(word) for word in line.split()] for line in (wanted, printed))
+        return first == second
+    except ArithmeticError:  # some word is no number
+        return False
+
+
+SAME: dict[str, Callable[[str, str], bool]] = {"words": same_output, "decimals": same_decimals}
+"""Is what a program printed, the second, what is wanted? By name."""
 
 
 class Outcome(StrEnum):
@@ -87,8 +108,8 @@ class Job:
     """The tests are `{"input": .., "output": ..}`; else they are assertions."""
     main: bool = True
     """Is a program of stdin `__main__`? The code of assertions never is."""
-    same: Callable[[str, str], bool] = same_output
-    """Is what a program printed, the second, what is wanted?"""
+    compared: str = "words"
+    """How what a program prints is compared: one of SAME."""
 
 
 class Sandbox(AbstractContextManager["Sandbox"], ABC):
@@ -173,7 +194,7 @@ class Tier(Sandbox):
             for number, (case, execution) in enumerate(zip(cases, executions, strict=True), start=1):
                 if isinstance(execution, str):
                     other = replace(failed("prints something else"), printed=_phrase(execution))
-                    execution = ALL_HOLD if job.same(case.output, execution) else other
+                    execution = ALL_HOLD if SAME[job.compared](case.output, execution) else other
                 if execution.outcome is not Outcome.PASS:
                     return replace(execution, reason=_phrase(f"test {number}: {execution.reason}"))
         return ALL_HOLD

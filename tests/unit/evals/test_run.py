@@ -178,6 +178,9 @@ class Scripted(Sandbox):
         self.jobs.append(job)
         return self.says.pop(0)
 
+    def refusal(self, job: Job) -> str:
+        return ""
+
     def close(self) -> None: ...
 
 

@@ -15,7 +15,7 @@ from codezero.errors import ConfigError, ProblemError
 from codezero.evals import program_sets, rows
 from codezero.evals.grading import SandboxGrader
 from codezero.evals.sets import PUBLISHED, find_set, read_tasks
-from codezero.evals.task import jobs, program, well_known_imports
+from codezero.evals.task import jobs, program, imported_by
 from codezero.sandbox.base import Outcome
 from codezero.sandbox.bubblewrap import open_sandbox
 from codezero.sandbox.monty import MontySandbox
@@ -79,8 +79,8 @@ def test_imports_of_the_prompt_stand_before_the_tests_that_use_them(tmp_path: Pa
 
 
 def test_names_that_sites_import_are_imported_only_when_used() -> None:
-    made = well_known_imports("def f(xs: List[int]):\n    return heapq.nsmallest(1, xs), inf, self.deque")
-    assert made.splitlines() == ["import heapq", "from typing import List", "from math import inf"]
+    made = imported_by("codeforces", "def f(xs: List[int]):\n    return heapq.nsmallest(1, xs), sqrt(2), self.deque")
+    assert made.splitlines() == ["from math import sqrt", "from typing import List", "import heapq"]
 
 
 @pytest.mark.parametrize("protocol", [1, 2, 3, 4, 5])
