@@ -1,5 +1,6 @@
 """Settings of who says whether an attempt is right: judge, reward, audit and exam."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -26,6 +27,12 @@ def _exam_sources(sources: list[str]) -> None:
             raise ValueError(f" has the unknown {name}; choose some of: {', '.join(EXAMS)}, or a path with a / in it")
     if not 0 < len(set(sources)) == len(sources) <= MAX_SOURCES:
         raise ValueError(f": {len(sources)} sources, not 1 to {MAX_SOURCES} different ones")
+
+
+def _package_names(names: list[str]) -> None:
+    odd = next((name for name in names if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name)), None)
+    if odd is not None:
+        raise ValueError(f": {odd[:40]!r} is no name of a package, as numpy is; versions are those that are installed")
 
 
 @dataclass(kw_only=True)
@@ -111,6 +118,8 @@ class AuditConfig:
     """Share of the judged completions; 0: nothing is executed."""
     sandbox: Annotated[str, one_of("auto", "monty", "bubblewrap")] = "auto"
     """auto: the Monty interpreter; bubblewrap where Monty lacks a feature and the kernel allows it."""
+    packages: Annotated[list[str], Checked(_package_names)] = field(default_factory=list[str])
+    """Installed packages, such as numpy, that executed programs may import, with what they need; in bubblewrap only."""
     window: Annotated[int, Interval(ge=50, le=100_000)] = 2000
     """Newest executed completions in the figures."""
 

@@ -50,18 +50,18 @@ def _evaluated(nodes: list[ast.AST], local: set[ast.AST]) -> Iterator[ast.expr]:
 
 
 def _bound(tree: ast.Module) -> Iterator[tuple[str, tuple[int, str]]]:
-    """Names of the module with the line from which they are there, and what they are: a type, or a type of `typing`."""
+    """Names of the module with the line from which they are there, and what they are: class, value, module or generic type."""
     for node in tree.body:
         line = node.end_lineno or node.lineno
         match node:
             case ast.ImportFrom(module=str(module), names=aliases, level=0):
                 for alias in aliases:
                     typed = module in ("typing", "collections.abc") and alias.name in _TYPING
-                    yield alias.asname or alias.name, (line, alias.name if typed else "type")
+                    yield alias.asname or alias.name, (line, alias.name if typed else "class")
             case ast.Import(names=aliases):
                 yield from ((alias.asname or alias.name.partition(".")[0], (line, alias.name)) for alias in aliases)
             case ast.ClassDef(name=name):
-                yield name, (line, "type")
+                yield name, (line, "class")
             case ast.FunctionDef(name=name):
                 yield name, (line, "value")
             case _:
@@ -85,7 +85,7 @@ class _Reader:
                 return self._is_type(node)
 
     def _kind(self, name: str) -> str:
-        line, kind = self._bound.get(name, (0, "type" if name in BUILTINS else ""))
+        line, kind = self._bound.get(name, (0, "class" if name in BUILTINS else ""))
         return kind if line < self._line else ""
 
     def _is_type(self, node: ast.expr) -> bool:

@@ -17,7 +17,18 @@ from codezero.code.parsing import BUILTINS, modules_imported
 from codezero.errors import ProblemError, SandboxError
 from codezero.sandbox import jail
 from codezero.sandbox.assertions import read_as_builtins, read_test
-from codezero.sandbox.base import ALL_HOLD, MAX_OUTPUT_BYTES, Execution, Job, Outcome, Sandbox, Tier, failed, unknown
+from codezero.sandbox.base import (
+    ALL_HOLD,
+    LACKS,
+    MAX_OUTPUT_BYTES,
+    Execution,
+    Job,
+    Outcome,
+    Sandbox,
+    Tier,
+    failed,
+    unknown,
+)
 from codezero.sandbox.jail import Ended, Jail
 from codezero.sandbox.jail_main import SOLUTION
 from codezero.sandbox.monty import MontySandbox
@@ -146,7 +157,8 @@ def _lack(name: str, message: str, missing: str | None) -> str:
     if name == "ModuleNotFoundError" and missing is not None:
         root = missing.partition(".")[0]
         nested = root != missing and root in sys.stdlib_module_names
-        return "" if nested else f"lacks the {'module' if root in sys.stdlib_module_names else 'package'} {root}"
+        known = root in sys.stdlib_module_names
+        return "" if nested else f"the jail's Python lacks {root}" if known else f"{LACKS}{root} (audit.packages)"
     opened = name in {"FileNotFoundError", "PermissionError", "NotADirectoryError"}
     if (opened and (missing or "").startswith(_MACHINE)) or name in {"PermissionError", "BlockingIOError"}:
         return f"the jail lacks something: {name}: {message}"

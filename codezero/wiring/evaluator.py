@@ -113,12 +113,13 @@ def build_evaluator(
 
 
 def build_sandbox(config: NodeConfig, stack: ExitStack) -> "Sandbox":
-    """Raises SandboxError."""
+    """Raises SandboxError and ConfigError."""
     from codezero.sandbox.bubblewrap import open_sandbox
 
     which, reward, workers = config.audit.sandbox, config.reward, config.reward.workers or (os.cpu_count() or 1) // 4
     limits = {"seconds": reward.test_seconds, "total_seconds": reward.program_seconds}
-    return stack.enter_context(open_sandbox(which, **limits, workers=max(1, workers)))
+    packages = config.audit.packages
+    return stack.enter_context(open_sandbox(which, **limits, workers=max(1, workers), packages=packages))
 
 
 def build_judge(config: NodeConfig, stack: ExitStack, say: Say, models: FrozenModels, guard: "StaticGuard") -> "Judge":

@@ -15,7 +15,7 @@ from codezero.errors import ConfigError, ProblemError
 from codezero.evals import program_sets, rows
 from codezero.evals.grading import SandboxGrader
 from codezero.evals.sets import PUBLISHED, find_set, read_tasks
-from codezero.evals.task import jobs, program, imported_by
+from codezero.evals.task import imported_by, jobs, program
 from codezero.sandbox.base import Outcome
 from codezero.sandbox.bubblewrap import open_sandbox
 from codezero.sandbox.monty import MontySandbox

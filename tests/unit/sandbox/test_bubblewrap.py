@@ -11,7 +11,7 @@ import psutil
 import pytest
 from builders.hostile_programs import HOSTILE, HUNT, SECRET
 
-from codezero.errors import SandboxError
+from codezero.errors import ConfigError, SandboxError
 from codezero.sandbox import jail
 from codezero.sandbox.base import Execution, Job, Outcome
 from codezero.sandbox.bubblewrap import BubblewrapSandbox
@@ -234,3 +234,88 @@ def test_a_kernel_that_forbids_the_jail_is_reported_with_the_remedy(
         monkeypatch.setenv("PATH", folder)
         reason = jail.why_not()
     assert said in reason and remedy in reason and "\n" not in reason
+
+
+def test_a_package_is_lent_when_it_is_named_and_missed_by_its_name_when_not(sandbox: BubblewrapSandbox) -> None:
+    code = "import numpy as np\ndef f(x):\n    return np.array([x, x]).sum()"
+    assert sandbox.run(job(code)) == Execution(UNKNOWN, "lacks the package numpy (audit.packages)")
+    program = Job("import numpy\nprint(1)", ('{"input": "", "output": "1"}',), stdio=True)
+    assert sandbox.run(program).reason == "lacks the package numpy (audit.packages)"
+    with BubblewrapSandbox(packages=["numpy"]) as lent:
+        assert lent.run(job(code)) == Execution(PASS)
+        assert lent.run(job(code.replace(".sum()", ".prod()"))).reason == "test 2 fails"
+        assert lent.run(program).outcome is PASS
+        write = "import numpy\nopen(numpy.__file__, 'a')\n" + RIGHT
+        assert "denied" in lent.run(job(write)).reason or "Read-only" in lent.run(job(write)).reason
+        assert lent.run(job("import torch\n" + RIGHT)).reason == "lacks the package torch (audit.packages)"
+    with pytest.raises(ConfigError, match="'no-such-package' is not installed"):
+        BubblewrapSandbox(packages=["no-such-package"])
+
+
+EXPECTED = "try:\n    f(1)\n    assert False\nexcept {}:\n    assert {}"
+COUNTER = """
+class C:
+    def __init__(self): self.n = 0
+    def add(self, n):
+        self.n += n
+        return self
+"""
+POINT = "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\ndef f(x): return P(x)"
+DOUBLE = "def f(x): return x * 2"
+
+
+@pytest.mark.parametrize(
+    ("code", "tests"),
+    [
+        ("def f(n):\n    for i in range(n): yield i", ["assert list(f(3)) == [0, 1, 2]", "assert next(f(2)) == 0"]),
+        ("class P:\n    x = 1\ndef f(): return P()", ["assert f().x == 1"]),
+        ("def f(x): raise ValueError('bad')", [EXPECTED.format("ValueError as e", "str(e) == 'bad'")]),
+        ("class E(KeyError): pass\ndef f(x): raise E(x)", [EXPECTED.format("E as e", "e.args == (1,)")]),
+        ("def f(root): return root.v", ["class N:\n    v = 4\nassert f(N()) == 4"]),
+        ("def f(r):\n    r.v += 1\n    return r", ["class N:\n    v = 4\nn = N()\nassert f(n) is n and n.v == 5"]),
+        ("def f(xs): xs.sort()", ["xs = [2, 1]\nf(xs)\nassert xs == [1, 2]"]),
+        ("def f(g, x): return g(g(x))", ["assert f(lambda x: x + 1, 1) == 3"]),
+        (DOUBLE, ["for x in range(9):\n    assert f(x) == x + x"]),
+        (DOUBLE, ["assert all(f(x) == x + x for x in range(9))", "assert callable(f) and f.__name__ == 'f'"]),
+        (DOUBLE, ["def check(g):\n    assert g(2) == 4\ncheck(f)"]),
+        (COUNTER, ["c = C()\nassert c.add(2).add(3) is c\nassert c.n == 5 and isinstance(c, C)"]),
+        (POINT, ["assert f(1) == f(1) != f(2)", "assert f(3).x == 3"]),
+        ("import math\ndef f(x): return math.pi * x", ["assert math.isclose(f(1), 3.141592653589793)"]),
+        ("import contextlib\n@contextlib.contextmanager\ndef f(x): yield x", ["with f(3) as y:\n    assert y == 3"]),
+    ],
+)
+def test_every_kind_of_test_is_decided(sandbox: BubblewrapSandbox, code: str, tests: Sequence[str]) -> None:
+    assert sandbox.run(job(code, tests)) == Execution(PASS)
+    assert sandbox.run(job("def f(*_): return 'wrong'", tests)).outcome is FAIL
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["def f(x): yield x", "def f(x): return map(abs, [x])", "def f(x): return zip([x])", "def f(x): return f",
+     "async def f(x): return x * 2", "def f(x): return iter([x])", "class V: pass\ndef f(x): return V()"],
+)  # fmt: skip
+def test_what_can_never_equal_plain_data_fails(sandbox: BubblewrapSandbox, code: str) -> None:
+    assert sandbox.run(job(code)) == Execution(FAIL, "test 1 fails")
+
+
+def test_tests_that_no_code_could_decide_are_said_before_any_runs(sandbox: BubblewrapSandbox) -> None:
+    for test in ("import asyncio\nassert asyncio.run(f(1)) == 1", "f(1)", "assert ("):
+        assert sandbox.refusal(job("", [test]))
+    assert sandbox.refusal(job("", TESTS)) == ""
+
+
+def test_the_jail_lends_nothing_to_a_function(sandbox: BubblewrapSandbox) -> None:
+    lent = "import sys\ndef f(x): return [n for n in sys.modules if 'codezero' in n or 'jail' in n], sys.argv"
+    assert sandbox.run(job(lent, ["assert f(1) == ([], ['main.py'])"])) == Execution(PASS)
+    assert sandbox.run(job("x: List[int] = []\ndef f(x): return 2 * x")).reason.startswith("NameError")
+    assert sandbox.run(job("def f(x: List[int]): return 2 * x")).reason.startswith("NameError")
+    assert sandbox.run(job("def f(x): return __name__", ["assert f(1) != '__main__'"])) == Execution(PASS)
+    deep = "def f(n): return n and 1 + f(n - 1)"
+    assert sandbox.run(job(deep, ["assert f(990) == 990"])).outcome is PASS
+    assert sandbox.run(job(deep, ["assert f(1010) == 1010"])).outcome is FAIL
+
+
+def test_time_that_is_slept_counts(sandbox: BubblewrapSandbox) -> None:
+    assert sandbox.run(job("import time\ndef f(x):\n    time.sleep(99)\n    return 2 * x")) == Execution(
+        FAIL, "time limit"
+    )

@@ -206,3 +206,40 @@ def test_a_closed_sandbox_starts_again_and_a_missing_worker_is_an_error(monkeypa
     monkeypatch.setenv("MONTY_BIN", "/nonexistent/monty")
     with pytest.raises(SandboxError):
         sandbox.run(job(RIGHT, TESTS))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "decided"),
+    [
+        ("int", True), ("list[int]", True), ("dict[str, list[int]]", True), ("int | None", True), ("'Any'", True),
+        ("tuple[int, ...]", True), ("List[int]", False), ("any", True), ("any | None", False), ("Node", False),
+        ("list(int)", False), ("int[str]", False),
+    ],
+)  # fmt: skip
+def test_monty_decides_only_what_its_unread_annotations_leave_certain(
+    sandbox: MontySandbox, annotation: str, decided: bool
+) -> None:
+    code = f"def f(x: {annotation}) -> {annotation}:\n    return x * 2\nclass Node: pass"
+    assert (sandbox.run(job(code, TESTS)).outcome is PASS) is decided
+
+
+@pytest.mark.parametrize(
+    ("imported", "annotation", "decided"),
+    [
+        ("from typing import List", "List[int]", True),
+        ("import typing", "typing.List[int]", True),
+        ("from typing import Optional, Dict", "Optional[Dict[str, int]]", True),
+        ("from typing import Callable", "Callable[[int], int]", True),
+        ("from typing import List", "List[int, int]", False),
+        ("from typing import Dict", "Dict[int]", False),
+        ("from __future__ import annotations", "List[int]", True),
+    ],
+)
+def test_monty_takes_what_typing_gives(sandbox: MontySandbox, imported: str, annotation: str, decided: bool) -> None:
+    executed = sandbox.run(job(f"{imported}\ndef f(x: {annotation}):\n    return x * 2", TESTS))
+    assert (executed.outcome is PASS) is decided, executed
+
+
+def test_a_function_is_not_main_in_monty_either(sandbox: MontySandbox) -> None:
+    code = "def f(x): return x * 2\nif __name__ == '__main__':\n    print(f(int(input())))"
+    assert sandbox.run(job(code, TESTS)).outcome is PASS
