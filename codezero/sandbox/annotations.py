@@ -50,7 +50,7 @@ def _evaluated(nodes: list[ast.AST], local: set[ast.AST]) -> Iterator[ast.expr]:
 
 
 def _bound(tree: ast.Module) -> Iterator[tuple[str, tuple[int, str]]]:
-    """Names of the module with the line from which they are there, and what they are: class, value, module or generic type."""
+    """Names of the module, the line after which they are there, and what they are: class, value or generic type."""
     for node in tree.body:
         line = node.end_lineno or node.lineno
         match node:

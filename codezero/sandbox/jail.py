@@ -32,7 +32,7 @@ _GRACE_SECONDS = 2.0
 _START_SECONDS = 30.0
 """From opening a jail until it answers, by the clock; on a machine that has too much to do a jail never begins."""
 _PYTHON = Path("/usr/bin/python3")
-_DEVICES = ("null", "zero", "full", "random", "urandom")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 _REMEDIES = {
     "nknown option": "bubblewrap 0.8 or newer is needed",
@@ -131,16 +131,12 @@ class Jail:
         self, stack: ExitStack, script: str, code: str, total: float, plan: dict[str, Any], *links: socket.socket
     ) -> "tuple[subprocess.Popen[bytes], socket.socket]":
         """Start a jail that runs `script`; it, and the channel to it. links: its own from now on."""
-        limits = {
-            "RLIMIT_AS": self.memory_mib * 2**20,
-            "RLIMIT_NPROC": 7,  # processes and threads together, bubblewrap's own and its first child among them
-            "RLIMIT_FSIZE": 2**20,
-            "RLIMIT_NOFILE": 64,
-            "RLIMIT_CORE": 0,
-        }
+        # processes and threads together: seven, bubblewrap's own and its first child among them
+        limits = {"RLIMIT_NPROC": 7, "RLIMIT_NOFILE": 64, "RLIMIT_FSIZE": 2**20, "RLIMIT_CORE": 0}
+        limits["RLIMIT_AS"] = self.memory_mib * 2**20
         most = {"seconds": self.seconds, "total": total, "output": MAX_OUTPUT_BYTES + 1, "limits": limits}
         contents = {
-            **(_scripts() if script != "jail_main" else {_MAIN: _scripts()[_MAIN]}),
+            **_scripts(script),
             "plan.json": json.dumps(most | plan).encode(),
             "main.py": code.encode("utf-8", "surrogatepass"),
         }
@@ -154,15 +150,12 @@ class Jail:
         return process, channel
 
 
-_MAIN = "codezero/sandbox/jail_main.py"
-
-
 @functools.cache
-def _scripts() -> dict[str, bytes]:
+def _scripts(script: str) -> dict[str, bytes]:
     """What runs in jails, by the names it has there."""
-    folder = Path(jail_main.__file__).parent
-    names = ("jail_main.py", "jail_values.py", "jail_link.py", "jail_tests.py")
-    return {f"codezero/sandbox/{name}": (folder / name).read_bytes() for name in names}
+    folder, others = Path(jail_main.__file__).parent, ("jail_values", "jail_link", "jail_tests")
+    names = ("jail_main", *(others if script in others else ()))
+    return {f"codezero/sandbox/{name}.py": (folder / f"{name}.py").read_bytes() for name in names}
 
 
 def _begins(process: subprocess.Popen[bytes], channel: socket.socket) -> bool:
@@ -180,7 +173,7 @@ def _begins(process: subprocess.Popen[bytes], channel: socket.socket) -> bool:
 
 
 def _tell(channel: socket.socket, text: bytes, deadline: float) -> None:
-    """One text in. What cannot be sent, because the jail is at its end, shows when its answer is read."""
+    """One text in. That the jail is at its end shows when its answer is read."""
     channel.settimeout(max(0.001, deadline - time.monotonic()))
     with suppress(OSError):
         channel.sendall(len(text).to_bytes(4, "little") + text)
@@ -286,7 +279,7 @@ def _command(script: str, files: dict[str, int], packages: Iterable[Path], info:
         *(() if python.is_relative_to("/usr") else ("--ro-bind", str(base), str(base))),
         *("--tmpfs", "/dev", "--symlink", f"{jail_main.STREAMS}/stdin", "/dev/stdin"),
         *("--symlink", f"{jail_main.STREAMS}/stdout", "/dev/stdout", "--symlink", "null", "/dev/stderr"),
-        *(part for name in _DEVICES for part in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")),
+        *(part for path in _DEVICES for part in ("--dev-bind", path, path)),
         *("--size", str(16 * 2**20), "--tmpfs", "/tmp", "--size", str(8 * 2**20), "--tmpfs", jail_main.STREAMS),
         *(part for path in packages for part in ("--ro-bind", str(path), f"{jail_main.PACKAGES}/{path.name}")),
         *(part for name, number in files.items() for part in ("--ro-bind-data", str(number), f"/jail/{name}")),

@@ -20,7 +20,8 @@ import operator
 import socket
 import struct
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 from codezero.sandbox.jail_values import MODULES, Incoming, Outgoing
@@ -31,9 +32,8 @@ TESTS = "tests"
 """Module of the classes that tests define."""
 _LENGTH = struct.Struct("<I")
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge", "contains")
-_UNARY = ("neg", "pos", "abs", "invert", "index")
 _BINARY = ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and", "or", "xor")
-_REFLECTED = [f"r{name}" for name in _BINARY]
+_OTHERS = ("neg", "pos", "abs", "invert", "index", "getitem", "setitem", "delitem")
 _BUILTIN = (iter, next, len, bool, str, repr, hash, format, int, float, complex, round, reversed, divmod)
 
 
@@ -47,7 +47,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "enter": lambda target: type(target).__enter__(target),
     "exit": lambda target, *args: type(target).__exit__(target, *args),
     **{kind.__name__: kind for kind in (*_BUILTIN, getattr, setattr, delattr)},
-    **{name: getattr(operator, name) for name in (*COMPARISONS, *_UNARY, "getitem", "setitem", "delitem")},
+    **{name: getattr(operator, name) for name in (*COMPARISONS, *_OTHERS)},
     **{name: getattr(operator, f"__{name}__") for name in _BINARY},
     **{f"r{name}": _reflected(name) for name in _BINARY},
 }
@@ -99,15 +99,23 @@ def _method(name: str) -> Callable[..., Any]:
 def _operator(name: str) -> Callable[[Any, Any], Any]:
     def meet(self: Any, other: Any, *modulus: Any) -> Any:
         link = self._link_
-        if link.has_plain(self):
+        if link.plain(self) is not self:
             return OPERATIONS[name](link.plain(self), link.plain(other), *modulus)
         if link.wary and not isinstance(other, (Mirror, MirrorClass)):
-            raise link.doubt(
-                f"compares an object of the code's own type {type(self).__name__}, which may equal anything"
-            )
+            kind = type(self).__name__
+            raise link.doubt(f"compares an object of the code's own type {kind}, which may equal anything")
         return link.ask(name, self, other, *modulus)
 
     return meet
+
+
+@contextmanager
+def _checked(link: Link) -> Generator[None]:
+    """Turns what goes wrong while a message is read into doubt: it is no value of ours."""
+    try:
+        yield
+    except Exception as error:
+        raise link.doubt("an answer that is no value") from error
 
 
 class Link:
@@ -133,10 +141,8 @@ class Link:
         self.unclear = self.unclear or why
         return Undecided(why)
 
-    def has_plain(self, mirror: Any) -> bool:
-        return id(mirror) in self._plain
-
     def plain(self, value: Any) -> Any:
+        """What a mirror is as plain data; itself when it is none."""
         return self._plain.get(id(value), value)
 
     def ask(self, operation: str, *args: Any, **named: Any) -> Any:
@@ -150,7 +156,7 @@ class Link:
         if "doubt" in message:
             raise self.doubt(str(message["doubt"])[:200])
         value = error = None
-        with _Checked(self):
+        with _checked(self):
             incoming = Incoming(self, outgoing.values, outgoing.table + message["table"])
             if "raised" in message:
                 error = incoming.value(message["raised"])
@@ -166,7 +172,7 @@ class Link:
     def serve(self, message: dict[str, Any]) -> None:
         """Do what the other side asks, and answer."""
         incoming = Incoming(self, [], message["table"])
-        with _Checked(self):
+        with _checked(self):
             args = [incoming.value(item) for item in message["args"]]
             named = {name: incoming.value(item) for name, item in message["named"].items()}
             operation = self.operations[message["do"]]
@@ -203,7 +209,7 @@ class Link:
         if length > MAX_MESSAGE:
             raise self.doubt("a value that is too large")
         text = self._read(length)
-        with _Checked(self):
+        with _checked(self):
             message = json.loads(text)
             for description in message["classes"]:
                 self._mirror_class(**description)
@@ -236,13 +242,13 @@ class Link:
         if number in self._classes:
             return number
         line = [base for base in kind.__mro__ if base is not object]
-        special = {name: _special(line, f"__{name}__") for name in _SPECIAL}
+        methods = {name: value for base in reversed(line) for name, value in vars(base).items()}
         library = kind.__module__ in MODULES
         same = [name for name, value in vars(types).items() if value is kind]
         self._classes[number] = description = {
             "number": number,
             "name": kind.__name__[:100],
-            "special": [name for name, value in special.items() if value is not None],
+            "special": [name for name in _SPECIAL if methods.get(f"__{name}__") is not None],
             "base": next((base.__name__ for base in line if getattr(builtins, base.__name__, None) is base), "object"),
             "like": same[0] if same else "",
             "parents": [
@@ -259,7 +265,7 @@ class Link:
         known: Any = getattr(builtins, base)
         parent = self.mirrors[parents[0]] if parents else None
         methods: dict[str, Any] = {f"__{each}__": _method(each) for each in special if each in _SPECIAL}
-        meeting = (*COMPARISONS, *_BINARY, *_REFLECTED)
+        meeting = (*COMPARISONS, *_BINARY, *(f"r{name}" for name in _BINARY))
         methods.update({f"__{each}__": _operator(each) for each in special if each in meeting})
         seems: Any = getattr(types, like) if like.endswith("Type") else known
         if issubclass(known, BaseException):
@@ -283,27 +289,9 @@ class Link:
         return self.mirrors[number]
 
 
-def _special(line: list[type], name: str) -> Any:
-    """A special method as Python looks it up: on the classes in `line`, not on their own type."""
-    return next((vars(base)[name] for base in line if name in vars(base)), None)
-
-
 def _is_lent(operation: str, args: list[Any]) -> bool:
     """May an answer do this with an object of the tests?"""
     if operation not in ("getattr", "setattr", "delattr"):
         return operation in OPERATIONS and not isinstance(args[0], types.ModuleType)
     owner = args[0] if isinstance(args[0], type) else type(args[0])
     return owner.__module__ == TESTS and isinstance(args[1], str) and not args[1].startswith("__")
-
-
-class _Checked:
-    """Turns what goes wrong while a message is read into doubt: it is no value of ours."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        if kind is not None and issubclass(kind, Exception):
-            raise self._link.doubt("an answer that is no value")

@@ -84,6 +84,7 @@ def main() -> None:
     end = socket.socket(fileno=plan["link"])
     channel = serve(plan, plan["link"])
     os.dup2(2, 1)  # what functions print is nobody's
-    if "tests" not in plan:
-        return answer(Link(end, wary=False), code, plan["seconds"])
-    return send(channel, examine(Link(end, wary=True), plan["tests"], plan["claimed"]))
+    if "tests" in plan:
+        send(channel, examine(Link(end, wary=True), plan["tests"], plan["claimed"]))
+    answer(Link(end, wary=False), code, plan["seconds"])
+    os._exit(0)  # whatever threads the answer leaves behind
