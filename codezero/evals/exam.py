@@ -15,11 +15,11 @@ import numpy as np
 from codezero.code.answer import read_answer
 from codezero.config import EvalsConfig, SolverConfig
 from codezero.errors import ProblemError
-from codezero.evals.figures import bootstrap_interval, pass_at_k
+from codezero.evals.figures import pass_at_k
 from codezero.evals.grading import Grader, judged_group
 from codezero.evals.task import EvalTask
 from codezero.protocols import Evaluator, GroupSampler
-from codezero.stats import auroc, ece
+from codezero.stats import auroc, bounded_interval, ece
 from codezero.types import BELIEF, Completion, Metrics, mean
 
 LEVELS = (1, 2, 3, 4, 5)
@@ -135,7 +135,7 @@ class HeldOutExam:
 def executed_metrics(
     passed: Sequence[Sequence[bool | None]], tasks: Sequence[EvalTask], settings: EvalsConfig, label: str
 ) -> Metrics:
-    """average@n and pass@n over the problems with at least one decided attempt, with 95 % bootstrap intervals.
+    """average@n and pass@n over the problems with at least one decided attempt, with 95 % intervals.
 
     passed: [P, G], None where execution could not tell.
     """
@@ -144,8 +144,8 @@ def executed_metrics(
     averages = [fmean(truths) for truths in known]
     # Undecided attempts shrink n: the problem then stands for pass@(what is left).
     passes = [pass_at_k(len(truths), sum(truths), len(truths)) for truths in known]
-    average_low, average_high = bootstrap_interval(averages, seed=settings.seed) if averages else (None, None)
-    pass_low, pass_high = bootstrap_interval(passes, seed=settings.seed) if passes else (None, None)
+    average_low, average_high = bounded_interval(averages, seed=settings.seed) if averages else (None, None)
+    pass_low, pass_high = bounded_interval(passes, seed=settings.seed) if passes else (None, None)
     attempts = sum(map(len, passed))
     measured: Metrics = {
         f"eval/average_at_{settings.samples}": mean(averages),

@@ -145,8 +145,9 @@ def test_pass_at_k_is_the_unbiased_estimate() -> None:
 def test_a_difference_that_is_there_is_found_and_one_that_is_not_is_not() -> None:
     a = [number % 5 / 8 for number in range(60)]
     (low, high), p = paired_bootstrap(a, [value + 0.1 for value in a[:50]] + a[50:], seed=0)
-    assert 0.05 < low < 0.0833 < high and p < 0.001
-    assert paired_bootstrap(a, a, seed=0) == ((0, 0), 1)
+    assert 0.03 < low < 0.0833 < high and p < 0.001
+    (low, high), p = paired_bootstrap(a, a, seed=0)
+    assert -0.1 < low < 0 < high < 0.1 and p == 1  # sixty problems without a difference leave a little doubt
     (low, high), p = paired_bootstrap([0.0, 1.0] * 30, [1.0, 0.0] * 30, seed=0)
     assert low < 0 < high and p > 0.9
 
