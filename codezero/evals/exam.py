@@ -125,7 +125,7 @@ class HeldOutExam:
         """[tasks, samples]"""
         return self.sampler.sample(
             [task.prompt for task in tasks],
-            group_size=self.settings.samples,
+            group_size=self.settings.attempts,
             max_new_tokens=self.solver.max_new_tokens,
             temperature=self.settings.temperature,
             generator_seed=self.settings.seed,
@@ -141,17 +141,17 @@ def executed_metrics(
     """
     decided = [[truth for truth in truths if truth is not None] for truths in passed]
     known = [truths for truths in decided if truths]
-    averages = [fmean(truths) for truths in known]
+    averages, n = [fmean(truths) for truths in known], settings.attempts
     # Undecided attempts shrink n: the problem then stands for pass@(what is left).
     passes = [pass_at_k(len(truths), sum(truths), len(truths)) for truths in known]
     average_low, average_high = bounded_interval(averages, seed=settings.seed) if averages else (None, None)
     pass_low, pass_high = bounded_interval(passes, seed=settings.seed) if passes else (None, None)
     attempts = sum(map(len, passed))
     measured: Metrics = {
-        f"eval/average_at_{settings.samples}": mean(averages),
+        f"eval/average_at_{n}": mean(averages),
         "eval/ci_low": average_low,
         "eval/ci_high": average_high,
-        f"eval/pass_at_{settings.samples}": mean(passes),
+        f"eval/pass_at_{n}": mean(passes),
         "eval/pass_ci_low": pass_low,
         "eval/pass_ci_high": pass_high,
         "eval/source": label,
