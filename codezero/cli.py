@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, NoReturn
 
 from codezero.commands import account, completion, inspect, judge, market, measure, page, run, weights
-from codezero.commands.common import DONE, FAILED, USAGE, Commands
+from codezero.commands.common import DONE, FAILED, USAGE, Commands, say
 from codezero.errors import CodeZeroError, ConfigError, IdentityError, InviteError, ProblemError, WalletError
 from codezero.models import hide_devices
 
@@ -149,3 +149,5 @@ def main(arguments: Sequence[str]) -> int:
         print(f"codezero: {clean(str(error), MAX_LINE)}", file=sys.stderr)  # it may quote a stranger's file
         mistakes = (ConfigError, ProblemError, InviteError, IdentityError, WalletError)
         return USAGE if isinstance(error, mistakes) else FAILED
+    finally:
+        say("")

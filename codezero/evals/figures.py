@@ -72,7 +72,6 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of what the set is read from."""
     model: str
     """Digest of the policy."""
-    samples: int
     max_new_tokens: int
     temperature: float
     seed: int
@@ -88,7 +87,15 @@ class Result(Choices, frozen=True, kw_only=True):
     label: str
     by: str
     """Who graded the attempts."""
+    samples: int
+    """Attempts at each problem."""
     problems: int
+    first: int = 1
+    """Number of the first problem, where not all of the set were asked."""
+    of: int = 0
+    """Problems of the set that can be asked."""
+    skipped_rows: int = 0
+    """Which cannot, by --skip-bad."""
     figures: list[Figure]
     undecided_share: float
     """Of the attempts: those that could not be told, which no figure counts."""
@@ -167,7 +174,13 @@ class Report:
 
     def lines(self) -> Iterator[str]:
         for result in self.results:
-            yield f"{result.policy} on {result.set}: {result.problems} problems, {result.samples} attempts each"
+            part = result.problems < result.of
+            which = f"problems {result.first}-{result.first + result.problems - 1} of {result.of}"
+            which = which if part else f"{result.problems} problems"
+            which += f", {result.samples} attempt{'s' * (result.samples > 1)} each"
+            which += ", greedy" if not result.temperature else ""
+            which += f"; {result.skipped_rows} rows that cannot be used are left out" if result.skipped_rows else ""
+            yield f"{result.policy} on {result.set}: {which}"
             for figure in result.figures:
                 bounds = f"95 % [{figure.low:.1%}, {figure.high:.1%}]  over {figure.problems} problems"
                 yield f"  {figure.label} {figure.name:12} {figure.value:6.1%}  {bounds}"

@@ -116,7 +116,7 @@ def _bar(model: PreTrainedModel, ids: Sequence[int]) -> None:
     head: Any = model.get_output_embeddings()
     if not ids or not isinstance(head, nn.Linear):
         return
-    if head.bias is None:
+    if getattr(head, "bias", None) is None:
         del head.bias
         head.register_buffer("bias", head.weight.new_zeros(head.out_features), persistent=False)
     with torch.no_grad():

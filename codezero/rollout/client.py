@@ -98,7 +98,8 @@ class RolloutServers:
         max_requests: int,
         patience: float,
     ) -> None:
-        """bias: of logits, where servers do not bar ids by themselves. max_requests: attempts that a server decodes at once. patience: seconds of a draw without any fit server."""
+        """bias: of logits, where servers do not bar ids by themselves. max_requests: attempts that a server decodes at
+        once. patience: seconds of a draw without any fit server."""
         self._servers, self._vocabulary, self._stop_ids, self._bias = servers, vocabulary, stop_ids, bias
         self._max_requests, self._patience, self._failed, self._push_seconds = max_requests, patience, 0, 0.0
         self._newest: PolicyVersion | None = None
