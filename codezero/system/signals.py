@@ -29,7 +29,8 @@ class Share(str):
     """What takes its time and how much of it is done, to estimate how long it may still take. of: 0: unknown."""
 
     def __new__(cls, what: str, done: int = 0, of: int = 0, note: str = "") -> "Share":
-        text = super().__new__(cls, f"{what}: {done} of {of}{note}" if of else what)
+        parts = f": {done} of {of}{note}" if of else f": {done}{note}" if done else ""
+        text = super().__new__(cls, what + parts)
         text.what, text.done, text.of = what, done, of
         return text
 
