@@ -85,12 +85,16 @@ def evaluate_policy(options: argparse.Namespace) -> int:
     if options.compare and options.checkpoint:
         raise ConfigError("--compare names both policies; drop --checkpoint")
     config = composed(options)
+    from codezero.evals.run import MAX_SAMPLES, attempts_of
     from codezero.evals.sets import PUBLISHED
     from codezero.system.signals import unwinding
     from codezero.wiring.evals import EvalRequest, examine, measure
 
     if name in PUBLISHED and any(word.startswith("evals.problems=") for word in typed):
         raise ConfigError(f"evals.problems is of the exam, and not of {name}; give --limit N")
+    if options.samples is None and any(word.startswith("evals.samples=") for word in typed):
+        options.samples = config.evals.samples
+    attempts_of(config.evals, options.samples, MAX_SAMPLES)
     if name is None:
         exam = examine(config, say)
         shown = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in exam.items()}

@@ -32,6 +32,7 @@ from codezero.system.signals import Share
 from codezero.types import Completion
 
 T = TypeVar("T")
+MAX_SAMPLES = 256
 SAMPLER = ""
 """In the place of a grader: who wrote the attempts."""
 SETUP = (

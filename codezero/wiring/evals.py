@@ -24,7 +24,7 @@ from codezero.errors import ConfigError, ProblemError
 from codezero.evals.figures import Choices, Report, Result, TaskOutcome, compare, figures_of
 from codezero.evals.grading import EXECUTED, JUDGED, SCORED, Grader, JudgeGrader, SandboxGrader, ScoreGrader, problem_of
 from codezero.evals.rows import digest_files
-from codezero.evals.run import EvalRequest, EvalRun, EvaluationLog, attempts_of
+from codezero.evals.run import MAX_SAMPLES, EvalRequest, EvalRun, EvaluationLog, attempts_of
 from codezero.evals.sets import HELD_OUT, PUBLISHED, find_set, read_tasks
 from codezero.evals.task import EvalTask, task_of
 from codezero.evaluator.scored import ScoredEvaluator
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from codezero.protocols import Evaluator, Exam
     from codezero.types import Metrics
 
-MAX_SAMPLES = 256
 SHOWN_REASONS = 8
 """Why attempts are undecided: the most frequent."""
 FOLDER = "evals"
