@@ -197,8 +197,8 @@ def data_check(options: argparse.Namespace) -> int:
                     if len(shown := examples.setdefault(refusal.reason, [])) < EXAMPLES:
                         shown.append(f"row {row}: {refusal.detail}")
     count = rows - refused.total()
-    told = without or f"{executed['pass']} pass, {executed['fail']} fail, {executed['unknown']} undecided"
-    lines = [f"{count} of {rows} usable; references executed: {told}"]
+    outcomes = without or f"{executed['pass']} pass, {executed['fail']} fail, {executed['unknown']} undecided"
+    lines = [f"{count} of {rows} usable; references executed: {outcomes}"]
     for reason, number in refused.most_common():
         lines.append(f"{number:>8}  {reason}")
         lines += [f"          {ascii(example)[1:-1]}" for example in examples[reason]]
