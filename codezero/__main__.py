@@ -9,9 +9,11 @@ def main() -> None:
         from codezero.cli import main as cli_main  # takes its time, in which somebody may press Ctrl-C
 
         code = cli_main(sys.argv[1:])
-    except KeyboardInterrupt:
-        print("codezero: interrupted", file=sys.stderr)
-        code = 130
+    except KeyboardInterrupt as stop:
+        from codezero.system.signals import Terminated
+
+        print(f"codezero: {stop or 'interrupted'}", file=sys.stderr)
+        code = 143 if isinstance(stop, Terminated) else 130
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is done: nobody shall read a trace of the interpreter's own end
     sys.exit(code)
 

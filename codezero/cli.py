@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, NoReturn
 
 from codezero.commands import account, completion, inspect, judge, market, measure, page, run, weights
-from codezero.commands.common import DONE, FAILED, USAGE, Commands
+from codezero.commands.common import DONE, FAILED, USAGE, Commands, say
 from codezero.errors import CodeZeroError, ConfigError, IdentityError, InviteError, ProblemError, WalletError
 from codezero.models import hide_devices
 
@@ -41,8 +41,8 @@ after the shipped values and before KEY=VALUE; CODEZERO_LOCAL=FILE names another
 
 exit codes: 0 done, or stopped by SIGTERM; 1 failed while running; 2 a mistake in what was given: usage, setting,
 model, file, invitation, identity or wallet, which no further try can mend; 130 interrupted (Ctrl-C); 143 SIGTERM again,
-or before it had begun; 128 + N ended by signal N (137: killed, perhaps for lack of memory). --supervise ends with the
-last code of its node. The first signal saves the iteration in flight, a second does not.
+or before it had begun, or to an eval; 128 + N ended by signal N (137: killed, perhaps for lack of memory). --supervise
+ends with the last code of its node. The first signal saves the iteration in flight, a second does not.
 """
 
 MAX_LINE = 4000
@@ -149,3 +149,5 @@ def main(arguments: Sequence[str]) -> int:
         print(f"codezero: {clean(str(error), MAX_LINE)}", file=sys.stderr)  # it may quote a stranger's file
         mistakes = (ConfigError, ProblemError, InviteError, IdentityError, WalletError)
         return USAGE if isinstance(error, mistakes) else FAILED
+    finally:
+        say("")

@@ -13,6 +13,7 @@ from codezero.config import NodeConfig
 from codezero.environment import Environment
 from codezero.environments.code import CodeEnvironment
 from codezero.errors import ConfigError
+from codezero.evals.run import attempts_of
 from codezero.monitor.ask_card import AskResult, PolicyAttempts
 from codezero.monitor.reader import find_runs
 from codezero.nano import NANO
@@ -29,7 +30,7 @@ MAX_TASK = 20_000
 """Characters."""
 MAX_NUMBER, DRAWN_FROM = 10_000, 200
 """Held-out problems that have a number, and of which one is drawn: as many as the exam has."""
-MAX_SAMPLES = 64
+SAMPLES, MAX_SAMPLES = 8, 64
 UNNAMED = "solution"
 """What the function is called where neither the task nor a test says it."""
 NAMED = re.compile(r"\bdef ([A-Za-z_]\w*)|\b(?:function|method) `?([A-Za-z_]\w*)`?\(|`([A-Za-z_]\w*)\(")
@@ -45,7 +46,7 @@ class AskRequest:
     tests: tuple[str, ...]
     number: int | None
     level: int | None
-    samples: int
+    samples: int | None
     policy: str
 
 
@@ -69,8 +70,7 @@ def newest_policy(config: NodeConfig, name: str) -> tuple[NodeConfig, str]:
 
 def ask(config: NodeConfig, request: AskRequest, say: Say) -> AskResult:
     """Raises ConfigError, ProblemError for tests that cannot be read, ModelError, CheckpointError and SandboxError."""
-    if not 1 <= request.samples <= MAX_SAMPLES:
-        raise ConfigError(f"--samples={request.samples} is out of bounds; it must be 1 to {MAX_SAMPLES}")
+    samples = attempts_of(dataclasses.replace(config.evals, samples=SAMPLES), request.samples, MAX_SAMPLES)
     config, name = newest_policy(config, request.policy)
     environment = build_environment(config)
     if not isinstance(environment, CodeEnvironment):
@@ -79,7 +79,7 @@ def ask(config: NodeConfig, request: AskRequest, say: Say) -> AskResult:
     notes = [FOREIGN] if config.model.solver == NANO and parse_question(problem.question) is None else []
     notes += [] if name else [UNTRAINED]
     policies = [find_policy(config, each) for each in dict.fromkeys(("", name))]  # before anything is loaded
-    groups = _attempt(config, environment, problem, policies, request.samples, say)
+    groups = _attempt(config, environment, problem, policies, samples, say)
     judged, known = zip(*judge_groups(config, groups, audit=bool(problem.tests), say=say), strict=True)
     pairs = zip(policies, judged, strict=True)
     attempts = [PolicyAttempts(policy.name, at == 0, each) for at, (policy, each) in enumerate(pairs)]

@@ -4,6 +4,8 @@ import argparse
 import json as json_module
 import re
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +123,7 @@ def composed_for_reading(options: argparse.Namespace) -> "NodeConfig":
 
 def answer(options: argparse.Namespace, result: object, text: str | Callable[[], object]) -> int:
     """Print the result as JSON with --json, else the text, or call what prints it."""
+    say("")
     if options.json:
         import msgspec  # --help does without
 
@@ -132,5 +135,48 @@ def answer(options: argparse.Namespace, result: object, text: str | Callable[[],
     return DONE
 
 
-def say(doing: str) -> None:
-    print(f"codezero: {doing} …", file=sys.stderr, flush=True)
+class ProgressLines:
+    """What a command is at, on stderr: at once, then ever less often while it lasts, with the time that may be left.
+
+    A thread writes the later lines, so that a step which blocks is not silent.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._doing = threading.Lock(), ""
+        self._begun = self._due = self._pause = 0.0
+        self._known, self._thread = 0, threading.Thread(target=self._keep_up, name="progress", daemon=True)
+
+    def __call__(self, doing: str) -> None:
+        """doing: a `signals.Share` lets the time be estimated, and is silent for 2 s while nothing is done; empty: the
+        work has ended."""
+        with self._lock:
+            goes_on = getattr(doing, "what", doing) == getattr(self._doing, "what", self._doing)
+            self._doing = doing
+            if doing and not goes_on:
+                self._begun, self._pause, self._known = time.monotonic(), 2.0, getattr(doing, "done", 0)
+                self._due = self._begun + self._pause
+                if getattr(doing, "done", 1):
+                    self._write()
+        if doing and not self._thread.ident:
+            self._thread.start()
+
+    def _keep_up(self) -> None:
+        while True:
+            time.sleep(0.2)
+            with self._lock:
+                if self._doing and time.monotonic() >= self._due:
+                    self._write()
+
+    def _write(self) -> None:
+        from codezero.monitor.text import duration
+
+        seconds = time.monotonic() - self._begun
+        line = f"codezero: {self._doing} …" + (f" {duration(seconds)}" if seconds >= 1 else "")
+        new = getattr(self._doing, "done", 0) - self._known
+        if new > 0 and (rest := getattr(self._doing, "of", 0) - self._known - new) > 0:
+            line += f", about {duration(seconds / new * rest)} left"
+        print(line, file=sys.stderr, flush=True)
+        self._due, self._pause = time.monotonic() + self._pause, min(30.0, 1.5 * self._pause)
+
+
+say = ProgressLines()

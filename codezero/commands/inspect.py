@@ -1,6 +1,7 @@
 """Commands that look: `status` of a run, `doctor` of the machine, `config show`, `data list|show|check`.
 
-Nothing is trained and nothing is executed; what lies on the hub is fetched as a run would fetch it.
+Nothing is trained, and nothing but references is executed, by `data check` in the sandbox; what lies on the hub is
+fetched as a run would fetch it.
 """
 
 import argparse
@@ -21,14 +22,19 @@ from codezero.commands.common import (
     composed,
     composed_for_reading,
     flag,
+    say,
     value,
     words,
 )
-from codezero.errors import ConfigError
+from codezero.errors import ConfigError, SandboxError
 
 if TYPE_CHECKING:
+    from codezero.config import NodeConfig
+    from codezero.sandbox.base import Sandbox
     from codezero.types import Problem
 
+AT_ONCE = 32
+"""Rows whose references are executed together."""
 EXAMPLES = 3
 """Refusals that are shown of each reason."""
 PUBLIC = ("id", "source", "style", "entry_point", "level", "question", "tests")
@@ -55,7 +61,7 @@ def add(commands: Commands) -> None:
     count = value(int, "N", "how many, 1 to 1000 (default 3)", default=3)
     first = "print the first problems that a run would draw from a source"
     data.add("show", data_show, first, {**source, "--count": count}, json="print JSON")
-    usable = "count the problems that are usable, and why others are not"
+    usable = "count the problems that are usable, and why others are not; EXECUTES their references in a sandbox"
     data.add("check", data_check, usable, source, json="print JSON")
 
 
@@ -156,29 +162,59 @@ def data_show(options: argparse.Namespace) -> int:
 
 
 def data_check(options: argparse.Namespace) -> int:
-    """Every row of a source through the filters. FAILED when none is usable. Raises ProblemError."""
+    """Every row of a source through the filters, and its reference through its tests where a sandbox can be had. FAILED
+    when no row is usable. Raises ProblemError and SandboxError."""
     from codezero.environments.code import CodeEnvironment
     from codezero.problems.filters import FilterRefusal, Screen
     from codezero.problems.hub import open_rows
     from codezero.problems.sources import read_entry
+    from codezero.sandbox.base import Job, Outcome
+    from codezero.system.signals import Share
+    from codezero.types import Style
 
-    composed(options)
-    source = open_rows(options.source)
-    entries = (read_entry(row) for shard in source.shards() for row in source.rows(shard, 0))
-    rows, refused, examples, screen = 0, Counter[str](), dict[str, list[str]](), Screen(CodeEnvironment())
-    for rows, entry in enumerate(entries, 1):
-        refusal = entry if isinstance(entry, FilterRefusal) else screen.refuse(entry)
-        if refusal is not None:
-            refused[refusal.reason] += 1
-            if len(shown := examples.setdefault(refusal.reason, [])) < EXAMPLES:
-                shown.append(f"row {rows}: {refusal.detail}")
+    config, source, screen = composed(options), open_rows(options.source), Screen(CodeEnvironment())
+    entries = enumerate((read_entry(row) for shard in source.shards() for row in source.rows(shard, 0)), 1)
+    rows, refused, examples, executed = 0, Counter[str](), dict[str, list[str]](), Counter[str]()
+    with contextlib.ExitStack() as stack:
+        sandbox, without = _sandbox(config, stack)
+        while batch := list(islice(entries, AT_ONCE)):
+            say(Share("rows checked, and their references executed", rows))
+            rows = batch[-1][0]
+            screened = [entry if isinstance(entry, FilterRefusal) else screen.refuse(entry) for _, entry in batch]
+            jobs = {
+                row: Job(entry.reference, entry.tests, entry.style is Style.STDIO)
+                for (row, entry), refusal in zip(batch, screened, strict=True)
+                if refusal is None and not isinstance(entry, FilterRefusal) and entry.reference
+            }
+            runs = sandbox.run_distinct(jobs.values()) if sandbox else {}
+            for (row, _), refusal in zip(batch, screened, strict=True):
+                if run := runs.get(jobs[row]) if row in jobs else None:
+                    executed[run.outcome.value] += 1
+                    failed = run.outcome is Outcome.FAIL
+                    refusal = FilterRefusal("reference", f"fails its own tests: {run.reason}") if failed else None
+                if refusal is not None:
+                    refused[refusal.reason] += 1
+                    if len(shown := examples.setdefault(refusal.reason, [])) < EXAMPLES:
+                        shown.append(f"row {row}: {refusal.detail}")
     count = rows - refused.total()
-    lines = [f"{count} of {rows} usable"]
+    outcomes = without or f"{executed['pass']} pass, {executed['fail']} fail, {executed['unknown']} undecided"
+    lines = [f"{count} of {rows} usable; references executed: {outcomes}"]
     for reason, number in refused.most_common():
         lines.append(f"{number:>8}  {reason}")
         lines += [f"          {ascii(example)[1:-1]}" for example in examples[reason]]
-    answer(options, {"rows": rows, "usable": count, "refused": refused, "examples": examples}, "\n".join(lines))
+    result = {"rows": rows, "usable": count, "refused": refused, "examples": examples, "references": executed}
+    answer(options, result, "\n".join(lines))
     return DONE if count else FAILED
+
+
+def _sandbox(config: "NodeConfig", stack: contextlib.ExitStack) -> "tuple[Sandbox | None, str]":
+    """And why there is none."""
+    from codezero.wiring.evaluator import build_sandbox
+
+    try:
+        return build_sandbox(config, stack), ""
+    except SandboxError as error:
+        return None, f"none, {error}"
 
 
 def _where(name: str) -> str:

@@ -36,7 +36,8 @@ def add(commands: Commands) -> None:
     group = commands.group("judge", about, ATTEMPTS, alone="attempts")
     file = value(Path, "FILE", "JSON lines: question, tests, completions[, entry_point, level]; - is stdin")
     audit = flag("also EXECUTE every attempt in a sandbox, beside the verdict, and say where they differ")
-    given, lines = {"file": file, "--audit": audit}, "print a JSON line of verdicts for each line"
+    skip = flag("leave out lines that cannot be used, and count them")
+    given, lines = {"file": file, "--audit": audit, "--skip-bad": skip}, "print a JSON line of verdicts for each line"
     group.add("attempts", attempts, "judge the attempts in FILE, with reasons", given, json=lines)
     commands.add("evaluate", attempts, "the old name of `judge FILE`", given, json=lines, hidden=True)
     takes = {
@@ -57,19 +58,28 @@ def add(commands: Commands) -> None:
 
 def attempts(options: argparse.Namespace) -> int:
     config = composed(options)
-    from codezero.commands.evaluate import judge_groups, read_groups
-    from codezero.monitor.verdict_card import mistakes, print_marked
+    from contextlib import ExitStack
 
-    marked = judge_groups(config, read_groups(options.file), audit=options.audit, say=say)
-    if not options.json:
-        print_marked(marked)
-        return DONE
-    contradictions = Counter[str]()
-    for item, known in marked:
-        contradictions += item.contradictions()
-        print(json.dumps(item.to_json(known)), flush=True)
-    for line in mistakes(contradictions):
-        print(f"codezero: {line}", file=sys.stderr)
+    from codezero.commands.evaluate import checked_groups, judge_groups
+    from codezero.monitor.verdict_card import mistakes, print_marked
+    from codezero.system.signals import Share
+
+    with ExitStack() as stack:
+        say(Share(f"reading and checking {options.file}"))
+        groups, count, skipped = checked_groups(options.file, options.skip_bad, stack)
+        marked = judge_groups(config, groups, audit=options.audit, say=say, of=count)
+        if options.json:
+            contradictions = Counter[str]()
+            for item, known in marked:
+                contradictions += item.contradictions()
+                print(json.dumps(item.to_json(known) | ({"skipped_lines": skipped} if skipped else {})), flush=True)
+            for line in mistakes(contradictions):
+                print(f"codezero: {line}", file=sys.stderr)
+        else:
+            print_marked(marked)
+        if skipped:
+            left = f"{skipped} of {skipped + count} lines cannot be used and are left out"
+            print(f"codezero: {left}", file=sys.stderr if options.json else sys.stdout)
     return DONE
 
 

@@ -16,11 +16,13 @@ authors wrote them: JSONL, JSONL.gz or Parquet. Without SET: the exam that a run
 believed, writing nothing.
 
 Attempts are EXECUTED in the sandbox of audit.sandbox, or read by the judge with --judged; each figure says which. An
-eval that was stopped goes on where it was, when it is started again in the same way.
+eval that was stopped goes on where it was, when it is started again in the same way; more --samples are added to those
+that are there. evals.temperature=0 is greedy decoding.
 
 examples:
   codezero eval synthetic evals.problems=100
   codezero eval humaneval --file HumanEval.jsonl.gz --samples 10 --k 1,10 --checkpoint mine solver.max_new_tokens=512
+  codezero eval humaneval --file HumanEval.jsonl.gz --limit 20 evals.temperature=0
   codezero eval mbpp --file mbpp.jsonl --compare nano mine
 """
 ASK = """Attempts are judged, and with tests EXECUTED in the sandbox of audit.sandbox; equal ones are shown once.
@@ -35,7 +37,10 @@ SETTING = re.compile(r"[+~]*[\w.@/]+=")
 POLICY = "whose newest checkpoint attempts them; also a checkpoint's folder or a model"
 OF_A_SET: Arguments = {
     "--file": value(Path, "FILE", "of SET, or a folder; may be repeated", action="append", default=[]),
-    "--samples": value(int, "N", "attempts at each problem (default evals.samples)"),
+    "--samples": value(int, "N", "attempts at each problem (default evals.samples; 1 with evals.temperature=0)"),
+    "--limit": value(int, "N", "at most so many of its problems; the figures say which"),
+    "--start": value(int, "N", "the number of the first problem (default 1)"),
+    "--skip-bad": flag("leave out rows that cannot be used, and count them"),
     "--k": value(str, "K,K", "of pass@k, at most N each (default 1 and N)"),
     "--checkpoint": value(str, "RUN", POLICY),
     "--compare": {"nargs": 2, "metavar": ("A", "B"), "help": "two of these, and how far B is ahead of A"},
@@ -54,7 +59,7 @@ def add(commands: Commands) -> None:
         "--tests": value(str, "ASSERT", "an assertion; may be repeated", action="append", default=[]),
         "--problem": value(int, "N", "the N-th held-out problem; without TASK and N one is drawn"),
         "--level": value(int, "L", "draw one of this level, 1 to 5"),
-        "--samples": value(int, "N", "attempts of each model (default 8)", default=8),
+        "--samples": value(int, "N", "attempts of each model (default 8; 1 with evals.temperature=0)"),
         "--checkpoint": value(str, "RUN", f"{POLICY} (default: the newest run's)"),
     }
     task = "try what a run has learned: attempts at a task, before and after"
@@ -74,31 +79,42 @@ def add(commands: Commands) -> None:
 def evaluate_policy(options: argparse.Namespace) -> int:
     typed = options.overrides
     name = typed.pop(0) if typed and "=" not in typed[0] else None
-    given = next((option for option in OF_A_SET if getattr(options, option[2:])), None)
+    given = next((option for option in OF_A_SET if getattr(options, option[2:].replace("-", "_"))), None)
     if name is None and given:
         raise ConfigError(f"{given} needs the name of a set: codezero eval SET {given} …")
     if options.compare and options.checkpoint:
         raise ConfigError("--compare names both policies; drop --checkpoint")
     config = composed(options)
+    from codezero.evals.run import MAX_SAMPLES, attempts_of
+    from codezero.evals.sets import PUBLISHED
+    from codezero.system.signals import unwinding
     from codezero.wiring.evals import EvalRequest, examine, measure
 
+    if name in PUBLISHED and any(word.startswith("evals.problems=") for word in typed):
+        raise ConfigError(f"evals.problems is of the exam, and not of {name}; give --limit N")
+    if options.samples is None and any(word.startswith("evals.samples=") for word in typed):
+        options.samples = config.evals.samples
+    attempts_of(config.evals, options.samples, MAX_SAMPLES)
     if name is None:
         exam = examine(config, say)
         shown = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in exam.items()}
         return answer(options, exam, "\n".join(f"{key:28} {value}" for key, value in shown.items()))
-    samples = config.evals.samples if options.samples is None else options.samples
     with translated(ConfigError, f"--k={options.k} is no list of whole numbers, as 1,8 is", ValueError, reason=False):
-        ks = [int(part) for part in (options.k or f"1,{samples}").split(",")]
+        ks = [int(part) for part in options.k.split(",")] if options.k else []
     request = EvalRequest(
         set=name,
         files=tuple(options.file),
-        samples=samples,
+        samples=options.samples,
         ks=tuple(dict.fromkeys(ks)),
+        start=1 if options.start is None else options.start,
+        limit=options.limit,
+        skip_bad=options.skip_bad,
         policies=tuple(options.compare or (options.checkpoint or "",)),
         judged=options.judged,
         into=options.into,
     )
-    report = measure(config, request, say)
+    with unwinding():
+        report = measure(config, request, say)
     return answer(options, report.as_object(), "\n".join(report.lines()))
 
 

@@ -135,11 +135,16 @@ class EvalsConfig:
     problems: Annotated[int, Interval(ge=5, le=10000)] = 200
     """Held-out problems, spread evenly over the sources, of the embedded ones over the five levels."""
     samples: Annotated[int, Interval(ge=1, le=256)] = 8
-    """n: attempts at each held-out problem."""
-    temperature: Annotated[float, Interval(gt=0, le=2)] = 1.0
-    """Of sampling the exam's attempts."""
+    """n: attempts at each held-out problem; at temperature 0, where all would be the same, there is one."""
+    temperature: Annotated[float, Interval(ge=0, le=2)] = 1.0
+    """Of sampling the exam's attempts; 0: greedy, the likeliest token each time."""
     seed: Annotated[int, Ge(0)] = 20_000
     """Chooses the held-out problems and the sampling noise; the same on every node, so that figures compare."""
+
+    @property
+    def attempts(self) -> int:
+        """At each problem."""
+        return self.samples if self.temperature else 1
 
 
 @dataclass(kw_only=True)

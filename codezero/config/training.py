@@ -139,9 +139,10 @@ def of_training(config: "NodeConfig") -> Iterator[str]:
         yield "role=sampler trains nothing; set trainer.ranks=0"
     if ranks and config.solver.optimizer == "adamw_8bit":
         yield "solver.optimizer=adamw_8bit with trainer.ranks: it cannot be sharded; set solver.optimizer=adamw"
-    if rollout.has_servers and rollout.engine == "vllm" and config.solver.temperature < COLDEST:
-        what = f"solver.temperature={config.solver.temperature:g} is below {COLDEST}, where vLLM does not go"
-        yield f"{what}; raise it, or set rollout.engine=little"
+    for name, temperature in (("solver", config.solver.temperature), ("evals", config.evals.temperature)):
+        if rollout.has_servers and rollout.engine == "vllm" and 0 < temperature < COLDEST:
+            what = f"{name}.temperature={temperature:g} is below {COLDEST}, where vLLM does not go"
+            yield f"{what}; raise it, or set rollout.engine=little"
     if rollout.in_flight and not rollout.has_servers:
         yield "rollout.in_flight needs servers that decode while the trainer learns; set rollout.start=1, or drop it"
 

@@ -15,11 +15,11 @@ import numpy as np
 from codezero.code.answer import read_answer
 from codezero.config import EvalsConfig, SolverConfig
 from codezero.errors import ProblemError
-from codezero.evals.figures import bootstrap_interval, pass_at_k
+from codezero.evals.figures import pass_at_k
 from codezero.evals.grading import Grader, judged_group
 from codezero.evals.task import EvalTask
 from codezero.protocols import Evaluator, GroupSampler
-from codezero.stats import auroc, ece
+from codezero.stats import auroc, bounded_interval, ece
 from codezero.types import BELIEF, Completion, Metrics, mean
 
 LEVELS = (1, 2, 3, 4, 5)
@@ -125,7 +125,7 @@ class HeldOutExam:
         """[tasks, samples]"""
         return self.sampler.sample(
             [task.prompt for task in tasks],
-            group_size=self.settings.samples,
+            group_size=self.settings.attempts,
             max_new_tokens=self.solver.max_new_tokens,
             temperature=self.settings.temperature,
             generator_seed=self.settings.seed,
@@ -135,23 +135,23 @@ class HeldOutExam:
 def executed_metrics(
     passed: Sequence[Sequence[bool | None]], tasks: Sequence[EvalTask], settings: EvalsConfig, label: str
 ) -> Metrics:
-    """average@n and pass@n over the problems with at least one decided attempt, with 95 % bootstrap intervals.
+    """average@n and pass@n over the problems with at least one decided attempt, with 95 % intervals.
 
     passed: [P, G], None where execution could not tell.
     """
     decided = [[truth for truth in truths if truth is not None] for truths in passed]
     known = [truths for truths in decided if truths]
-    averages = [fmean(truths) for truths in known]
+    averages, n = [fmean(truths) for truths in known], settings.attempts
     # Undecided attempts shrink n: the problem then stands for pass@(what is left).
     passes = [pass_at_k(len(truths), sum(truths), len(truths)) for truths in known]
-    average_low, average_high = bootstrap_interval(averages, seed=settings.seed) if averages else (None, None)
-    pass_low, pass_high = bootstrap_interval(passes, seed=settings.seed) if passes else (None, None)
+    average_low, average_high = bounded_interval(averages, seed=settings.seed) if averages else (None, None)
+    pass_low, pass_high = bounded_interval(passes, seed=settings.seed) if passes else (None, None)
     attempts = sum(map(len, passed))
     measured: Metrics = {
-        f"eval/average_at_{settings.samples}": mean(averages),
+        f"eval/average_at_{n}": mean(averages),
         "eval/ci_low": average_low,
         "eval/ci_high": average_high,
-        f"eval/pass_at_{settings.samples}": mean(passes),
+        f"eval/pass_at_{n}": mean(passes),
         "eval/pass_ci_low": pass_low,
         "eval/pass_ci_high": pass_high,
         "eval/source": label,

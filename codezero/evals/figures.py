@@ -8,16 +8,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 import msgspec
 import numpy as np
 
-from codezero.stats import Interval
-
-RESAMPLES = 2_000
-DRAWS_AT_ONCE = 1_000_000
-"""Bounds the memory of a bootstrap (8 bytes a draw)."""
+from codezero.stats import Interval, bounded_interval, resampled_means
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
@@ -30,11 +25,6 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
     return 1.0 - math.prod(1.0 - k / i for i in range(samples - correct + 1, samples + 1))
 
 
-def bootstrap_interval(values_P: Sequence[float], *, seed: int) -> Interval:
-    """Percentile bootstrap of the mean over problems, not attempts, of which there is one at least."""
-    return _bootstrap(np.asarray(values_P, dtype=np.float64), seed)[1]
-
-
 def paired_bootstrap(a_P: Sequence[float], b_P: Sequence[float], *, seed: int) -> tuple[Interval, float]:
     """The interval of the mean of b - a, and p: how often a difference as large would come about if there were none.
 
@@ -42,23 +32,11 @@ def paired_bootstrap(a_P: Sequence[float], b_P: Sequence[float], *, seed: int) -
     same draws moved to mean 0, with one added to either count, so that it is never 0 (Efron and Tibshirani 1993, "An
     Introduction to the Bootstrap", chapter 16).
     """
-    gains = np.asarray(b_P, dtype=np.float64) - np.asarray(a_P, dtype=np.float64)
-    means, interval = _bootstrap(gains, seed)
-    mean = gains.mean()
+    gains, ends = np.asarray(b_P, dtype=np.float64) - np.asarray(a_P, dtype=np.float64), (-1.0, 1.0)
+    means = resampled_means(gains - gains.mean(), (0.0, 0.0), seed)
     # A rounding error must not make a difference out of none.
-    as_large = int(np.count_nonzero(np.abs(means - mean) >= abs(mean) - 1e-12))
-    return interval, (1 + as_large) / (1 + RESAMPLES)
-
-
-def _bootstrap(values: Any, seed: int) -> tuple[Any, Interval]:
-    """The mean of each resample, drawn in pieces of bounded memory, and the 95 % interval of the mean."""
-    draw = np.random.default_rng(seed)
-    step = max(1, DRAWS_AT_ONCE // len(values))
-    sizes = [min(step, RESAMPLES - done) for done in range(0, RESAMPLES, step)]
-    means = np.concatenate([values[draw.integers(0, len(values), (size, len(values)))].mean(axis=1) for size in sizes])
-    low, high = np.percentile(means, [2.5, 97.5])
-    mean = float(values.mean())
-    return means, Interval(min(float(low), mean), max(float(high), mean))  # rounding may push a constant past its mean
+    as_large = int(np.count_nonzero(np.abs(means) >= abs(gains.mean()) - 1e-12))
+    return bounded_interval(gains, ends=ends, seed=seed), (1 + as_large) / (1 + len(means))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +59,7 @@ class Figure:
     value: float
     low: float
     high: float
-    """95 % interval, bootstrapped over problems."""
+    """95 % interval, resampled over problems."""
     problems: int
     """With enough decided attempts for it."""
 
@@ -94,7 +72,6 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of what the set is read from."""
     model: str
     """Digest of the policy."""
-    samples: int
     max_new_tokens: int
     temperature: float
     seed: int
@@ -110,7 +87,15 @@ class Result(Choices, frozen=True, kw_only=True):
     label: str
     by: str
     """Who graded the attempts."""
+    samples: int
+    """Attempts at each problem."""
     problems: int
+    first: int = 1
+    """Number of the first problem, where not all of the set were asked."""
+    of: int = 0
+    """Problems of the set that can be asked."""
+    skipped_rows: int = 0
+    """Which cannot, by --skip-bad."""
     figures: list[Figure]
     undecided_share: float
     """Of the attempts: those that could not be told, which no figure counts."""
@@ -133,7 +118,7 @@ class Difference:
     difference: float
     low: float
     high: float
-    """95 % interval of the difference, bootstrapped over problems in pairs."""
+    """95 % interval of the difference, resampled over problems in pairs."""
     p: float
     """Two-sided."""
     problems: int
@@ -152,7 +137,7 @@ def figures_of(
     for k in ks:
         values[f"pass@{k}"] = [pass_at_k(len(passed), sum(passed), k) for passed in decided if len(passed) >= k]
     return [
-        Figure(name, label, sum(each) / len(each), *bootstrap_interval(each, seed=seed), problems=len(each))
+        Figure(name, label, sum(each) / len(each), *bounded_interval(each, seed=seed), problems=len(each))
         for name, each in values.items()
         if each
     ]
@@ -189,7 +174,13 @@ class Report:
 
     def lines(self) -> Iterator[str]:
         for result in self.results:
-            yield f"{result.policy} on {result.set}: {result.problems} problems, {result.samples} attempts each"
+            part = result.problems < result.of
+            which = f"problems {result.first}-{result.first + result.problems - 1} of {result.of}"
+            which = which if part else f"{result.problems} problems"
+            which += f", {result.samples} attempt{'s' * (result.samples > 1)} each"
+            which += ", greedy" if not result.temperature else ""
+            which += f"; {result.skipped_rows} rows that cannot be used are left out" if result.skipped_rows else ""
+            yield f"{result.policy} on {result.set}: {which}"
             for figure in result.figures:
                 bounds = f"95 % [{figure.low:.1%}, {figure.high:.1%}]  over {figure.problems} problems"
                 yield f"  {figure.label} {figure.name:12} {figure.value:6.1%}  {bounds}"

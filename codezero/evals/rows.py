@@ -7,6 +7,7 @@ one row at a time is held. What is wrong is said in one line that names the file
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import hashlib
+import itertools
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from codezero.errors import ProblemError, translated
-from codezero.system.lines import json_lines
+from codezero.system.lines import BadRows, json_lines, refuse
 
 MAX_ROW = 64 << 20
 """Bytes of a line, and of a row of Parquet. LiveCodeBench's longest, tests packed, are some tens of megabytes."""
@@ -47,41 +48,50 @@ def digest_files(files: Sequence[Path]) -> str:
     return hasher.hexdigest()
 
 
-def read_rows(files: Sequence[Path], fields: Collection[str]) -> Iterator[tuple[str, Row]]:
-    """(where, row) of each row in order, with those of `fields` that it has. Raises ProblemError."""
+def read_rows(files: Sequence[Path], fields: Collection[str], bad: BadRows | None = None) -> Iterator[tuple[str, Row]]:
+    """(where, row) of each row in order, with those of `fields` that it has. Raises ProblemError.
+
+    bad: takes lines that are no row; None: the first of them is raised.
+    """
     import pyarrow
 
     unreadable = (OSError, ValueError, pyarrow.ArrowException)
     count = 0
     for path in files:
         rows = _parquet(path, fields) if path.name.endswith(".parquet") else _lines(path, fields)
-        number = 0
-        try:
-            for row in rows:
-                number, count = number + 1, count + 1
-                if count > MAX_ROWS:
-                    raise ProblemError(f"more than {MAX_ROWS} rows")
-                yield f"{path}, row {number}", row
-        except unreadable as error:
-            why = str(error) if isinstance(error, ProblemError) else f"cannot be read: {_first_line(error)}"
-            raise ProblemError(f"{path}, row {number + 1}: {why}") from error
+        for number in itertools.count(1):
+            where = f"{path}, row {number}"
+            try:
+                row = next(rows, None)
+            except unreadable as error:
+                why = str(error) if isinstance(error, ProblemError) else f"cannot be read: {_first_line(error)}"
+                raise ProblemError(f"{where}: {why}") from error
+            if row is None:
+                break
+            count += 1
+            if count > MAX_ROWS:
+                raise ProblemError(f"{where}: more than {MAX_ROWS} rows")
+            if isinstance(row, ProblemError):
+                refuse(ProblemError(f"{where}: {row}"), bad)
+            else:
+                yield where, row
 
 
-def _lines(path: Path, fields: Collection[str]) -> Iterator[Row]:
+def _lines(path: Path, fields: Collection[str]) -> Iterator[Row | ProblemError]:
     with path.open("rb") as file:
         for line in json_lines(file, MAX_ROW):
-            if len(line) > MAX_ROW:
-                raise ProblemError(f"longer than {MAX_ROW >> 20} MiB")
             if line.strip():
                 yield _decode(line, fields)
 
 
-def _decode(line: bytes, fields: Collection[str]) -> Row:
+def _decode(line: bytes, fields: Collection[str]) -> Row | ProblemError:
+    if len(line) > MAX_ROW:
+        return ProblemError(f"longer than {MAX_ROW >> 20} MiB")
     try:
         raw = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
         return {name: msgspec.json.decode(raw[name]) for name in fields if name in raw}
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ProblemError(f"is no JSON object: {_first_line(error)}") from error
+        return ProblemError(f"is no JSON object: {_first_line(error)}")
 
 
 def _parquet(path: Path, fields: Collection[str]) -> Iterator[Row]:

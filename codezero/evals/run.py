@@ -1,11 +1,13 @@
 """An eval: tasks in batches, attempted, graded and written down one batch at a time.
 
 Memory is that of one batch, whatever the set's size. The log is an SQLite file for each choice of set, model and
-sampling. The attempts at a batch are on disk before they are graded; sandbox and judge grade the same attempts. What it
-holds already is not done again, so an eval that is killed goes on and samples nothing twice; the model and the grader
-are not even loaded when there is nothing left for them.
+sampling, which others may read meanwhile. The attempts at a batch are on disk before they are graded; sandbox and judge
+grade the same attempts. What it holds already is not done again, so an eval that is killed goes on and samples nothing
+twice, and one of more samples draws the missing ones; the model and the grader are not even loaded when there is
+nothing left for them.
 """
 
+import contextlib
 import hashlib
 import sqlite3
 from collections import Counter
@@ -19,24 +21,59 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
+from codezero.config import EvalsConfig
 from codezero.errors import ConfigError, translated
 from codezero.evals.figures import Choices, TaskOutcome
 from codezero.evals.grading import Grader
 from codezero.evals.task import EvalTask
 from codezero.protocols import GroupSampler
+from codezero.system.files import Lock
+from codezero.system.signals import Share
 from codezero.types import Completion
 
 T = TypeVar("T")
+MAX_SAMPLES = 256
 SAMPLER = ""
 """In the place of a grader: who wrote the attempts."""
 SETUP = (
-    "PRAGMA locking_mode=EXCLUSIVE",  # the lock is held until the file is closed
-    "BEGIN EXCLUSIVE",
-    "CREATE TABLE IF NOT EXISTS batch(number INTEGER, by TEXT, entry BLOB NOT NULL, PRIMARY KEY(number, by))",
-    "COMMIT",
+    "PRAGMA journal_mode=WAL",  # others read meanwhile
+    "PRAGMA synchronous=FULL",
+    "CREATE TABLE IF NOT EXISTS batch(number INTEGER, first INTEGER, by TEXT, entry BLOB NOT NULL, "
+    "PRIMARY KEY(number, first, by))",
 )
 BATCH = 8
 """Tasks sampled together. Which batch a task is in decides its noise, so this is part of what an eval is."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvalRequest:
+    """What the command line says."""
+
+    set: str
+    files: tuple[Path, ...]
+    samples: int | None
+    """None: those of the settings."""
+    ks: tuple[int, ...]
+    """Empty: 1 and the number of samples."""
+    policies: tuple[str, ...]
+    """One, or two to compare; empty: the config's solver."""
+    judged: bool
+    into: Path | None
+    start: int = 1
+    """Number of the first problem."""
+    limit: int | None = None
+    """Most problems; None: all."""
+    skip_bad: bool = False
+
+
+def attempts_of(evals: EvalsConfig, given: int | None, most: int) -> int:
+    """At each problem: `given` by --samples, else of the settings. Raises ConfigError."""
+    if given is not None and not 1 <= given <= most:
+        raise ConfigError(f"--samples={given} is out of bounds; it must be 1 to {most}")
+    if given and given > 1 and not evals.temperature:
+        alike = "evals.temperature=0 is greedy and draws the same attempt every time"
+        raise ConfigError(f"--samples={given}: {alike}; give --samples 1, or a temperature above 0")
+    return given or evals.attempts
 
 
 class SampledBatch(msgspec.Struct, frozen=True):
@@ -45,15 +82,20 @@ class SampledBatch(msgspec.Struct, frozen=True):
     """[tasks, samples] Without token ids and log-probs."""
 
 
+class GradedAttempt(msgspec.Struct, frozen=True, array_like=True):
+    passed: bool | None
+    """None: could not be told."""
+    reason: Annotated[str, Meta(max_length=400)]
+    """Why it could not; else empty."""
+    truncated: bool
+    """It reached the limit of its length."""
+    without_code: bool
+
+
 class GradedBatch(msgspec.Struct, frozen=True):
     tasks: list[str]
-    passed: list[list[bool | None]]
-    """[tasks, samples] None: could not be told."""
-    truncated: int
-    """Attempts that reached the limit of their length."""
-    without_code: int
-    undecided: list[Annotated[str, Meta(max_length=400)]]
-    """Why, for each that could not be told."""
+    attempts: list[Annotated[list[GradedAttempt], Meta(min_length=1)]]
+    """[tasks, samples]"""
 
 
 class EvaluationLog(AbstractContextManager["EvaluationLog"]):
@@ -62,36 +104,42 @@ class EvaluationLog(AbstractContextManager["EvaluationLog"]):
 
     def __init__(self, folder: Path, choices: Choices, by: str) -> None:
         self.path, self._by = folder / choices.file_name, by
-        fault = f"{self.path} cannot be written"
-        with translated(ConfigError, fault, OSError, sqlite3.Error, mend="choose another --into"):
-            folder.mkdir(parents=True, exist_ok=True)
-            self._sql = sqlite3.connect(self.path, timeout=0, isolation_level=None)
-        try:
-            for statement in SETUP:
-                self._sql.execute(statement)
-        except sqlite3.Error as error:
-            self._sql.close()
-            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-                raise ConfigError(f"{self.path} is in use by another eval; wait, or choose another --into") from error
-            raise self._damaged(error) from error
+        fault, mend = f"{self.path} cannot be written", "choose another --into"
+        with contextlib.ExitStack() as opened:
+            with translated(ConfigError, fault, OSError, sqlite3.Error, mend=mend):
+                folder.mkdir(parents=True, exist_ok=True)
+                lock = Lock(self.path.with_suffix(".lock"), ConfigError)
+                opened.callback(lock.close)
+                if not lock.take():
+                    raise ConfigError(f"{self.path} is in use by another eval; wait, or {mend}")
+                self._sql = sqlite3.connect(self.path, isolation_level=None)
+            opened.callback(self._sql.close)
+            try:
+                for statement in SETUP:
+                    self._sql.execute(statement)
+            except sqlite3.Error as error:
+                raise self._damaged(error) from error
+            self._opened = opened.pop_all()
 
     def __exit__(self, *_: object) -> None:
-        self._sql.close()  # gives the lock back
+        self._opened.close()
 
-    def sampled(self, batch: int) -> SampledBatch | None:
-        return self._read(batch, SAMPLER, SampledBatch)
+    def sampled(self, batch: int, first: int) -> SampledBatch | None:
+        """The attempts at a batch from number `first` on, as many as were drawn together."""
+        return self._read(batch, first, SAMPLER, SampledBatch)
 
-    def graded(self, batch: int) -> GradedBatch | None:
-        return self._read(batch, self._by, GradedBatch)
+    def graded(self, batch: int, first: int) -> GradedBatch | None:
+        return self._read(batch, first, self._by, GradedBatch)
 
-    def write(self, batch: int, entry: SampledBatch | GradedBatch) -> None:
+    def write(self, batch: int, first: int, entry: SampledBatch | GradedBatch) -> None:
         """On disk when it returns."""
         by = SAMPLER if isinstance(entry, SampledBatch) else self._by
-        self._sql.execute("INSERT INTO batch VALUES(?,?,?)", (batch, by, msgspec.json.encode(entry)))
+        self._sql.execute("INSERT INTO batch VALUES(?,?,?,?)", (batch, first, by, msgspec.json.encode(entry)))
 
-    def _read(self, batch: int, by: str, form: type[T]) -> T | None:
+    def _read(self, batch: int, first: int, by: str, form: type[T]) -> T | None:
         try:
-            row = self._sql.execute("SELECT entry FROM batch WHERE number=? AND by=?", (batch, by)).fetchone()
+            query = "SELECT entry FROM batch WHERE number=? AND first=? AND by=?"
+            row = self._sql.execute(query, (batch, first, by)).fetchone()
             return row and msgspec.json.decode(row[0], type=form)
         except (sqlite3.Error, ValueError, TypeError, RecursionError) as error:  # of an entry that somebody wrote
             raise self._damaged(error) from error
@@ -109,74 +157,102 @@ class EvalTotals:
     undecided: Counter[str] = field(default_factory=Counter[str])
 
     def add(self, batch: GradedBatch) -> None:
-        self.outcomes += [
-            TaskOutcome(name, tuple(passed)) for name, passed in zip(batch.tasks, batch.passed, strict=True)
-        ]
-        self.attempts += sum(map(len, batch.passed))
-        self.truncated += batch.truncated
-        self.without_code += batch.without_code
-        self.undecided.update(batch.undecided)
+        for name, row in zip(batch.tasks, batch.attempts, strict=True):
+            self.outcomes.append(TaskOutcome(name, tuple(attempt.passed for attempt in row)))
+            self.attempts += len(row)
+            self.truncated += sum(attempt.truncated for attempt in row)
+            self.without_code += sum(attempt.without_code for attempt in row)
+            self.undecided.update(attempt.reason for attempt in row if attempt.passed is None)
 
 
 @dataclass(frozen=True)
 class EvalRun:
     tasks: Callable[[], Iterable[EvalTask]]
+    count: int
+    """Of the tasks."""
+    samples: int
     choices: Choices
     log: EvaluationLog
     sampler: Callable[[], GroupSampler]
     grader: Callable[[], Grader]
     say: Callable[[str], None]
+    name: str = "attempts"
 
     def run(self) -> EvalTotals:
-        """To the end. Raises ProblemError for a row that cannot be used, ConfigError for a log of other tasks."""
+        """To the end. Raises ProblemError for a row that cannot be used, ConfigError for a log of other tasks, and
+        KeyboardInterrupt that says how far it is."""
         totals = EvalTotals()
-        for number, tasks in enumerate(_batches(self.tasks())):
-            known = self.log.graded(number)
-            graded = known or self._grade(number, tasks)
-            self._check(graded.tasks, tasks)
-            totals.add(graded)
-            if known is None:
-                self.log.write(number, graded)
+        try:
+            for number, tasks in enumerate(_batches(self.tasks())):
+                totals.add(self._graded(number, tasks))
                 decided = [passed for outcome in totals.outcomes for passed in outcome.decided]
-                share = f"{sum(decided)} of {len(decided)} decided attempts pass"
-                self.say(f"{len(totals.outcomes)} tasks done, {share}")
+                share = f" problems, {sum(decided)} of {len(decided)} decided attempts pass"
+                self.say(Share(self.name, len(totals.outcomes), self.count, share))
+        except KeyboardInterrupt as stop:
+            done = f"{self.name}: stopped with {len(totals.outcomes)} of {self.count} problems done"
+            raise type(stop)(f"{done}; the same command goes on from there") from stop
         return totals
 
-    def _grade(self, number: int, tasks: Sequence[EvalTask]) -> GradedBatch:
-        sampled = self.log.sampled(number)
-        if sampled is None:
-            sampled = self._sample(number, tasks)
-            self.log.write(number, sampled)
-        self._check(sampled.tasks, tasks)
-        grades = self.grader().grade(tasks, sampled.attempts)
-        flat = [attempt for group in sampled.attempts for attempt in group]
-        return GradedBatch(
-            tasks=sampled.tasks,
-            passed=[[grade.passed for grade in group] for group in grades],
-            truncated=sum(not attempt.finished for attempt in flat),
-            without_code=sum(grade.without_code for group in grades for grade in group),
-            undecided=[grade.reason for group in grades for grade in group if grade.passed is None],
-        )
+    def _graded(self, number: int, tasks: Sequence[EvalTask]) -> GradedBatch:
+        """The first `samples` attempts: those that the log holds, and what is missing."""
+        rows: list[list[GradedAttempt]] = [[] for _ in tasks]
+        while (have := len(rows[0])) < self.samples:
+            graded = self.log.graded(number, have) or self._grade(number, have, tasks)
+            self._check(graded.tasks, tasks)
+            rows = [row + more for row, more in zip(rows, graded.attempts, strict=True)]
+        return GradedBatch([task.name for task in tasks], [row[: self.samples] for row in rows])
 
-    def _sample(self, number: int, tasks: Sequence[EvalTask]) -> SampledBatch:
-        drawn = self.sampler().sample(
+    def _grade(self, number: int, first: int, tasks: Sequence[EvalTask]) -> GradedBatch:
+        sampled = self.log.sampled(number, first)
+        if sampled is None:
+            sampled = self._sample(number, first, tasks)
+            self.log.write(number, first, sampled)
+        self._check(sampled.tasks, tasks)
+        grader = self.grader()
+        self._say(number)
+        grades = grader.grade(tasks, sampled.attempts)
+        attempts = [
+            [
+                GradedAttempt(
+                    grade.passed,
+                    grade.reason if grade.passed is None else "",
+                    truncated=not attempt.finished,
+                    without_code=grade.without_code,
+                )
+                for grade, attempt in zip(*row, strict=True)
+            ]
+            for row in zip(grades, sampled.attempts, strict=True)
+        ]
+        self.log.write(number, first, graded := GradedBatch(sampled.tasks, attempts))
+        return graded
+
+    def _sample(self, number: int, first: int, tasks: Sequence[EvalTask]) -> SampledBatch:
+        sampler = self.sampler()
+        self._say(number)
+        drawn = sampler.sample(
             [task.prompt for task in tasks],
-            group_size=self.choices.samples,
+            group_size=self.samples - first,
             max_new_tokens=self.choices.max_new_tokens,
             temperature=self.choices.temperature,
-            generator_seed=batch_seed(self.choices.seed, number),
+            generator_seed=batch_seed(self.choices.seed, number, first),
         )
         attempts = [[replace(completion, token_ids=(), logprobs=()) for completion in group] for group in drawn]
         return SampledBatch([task.name for task in tasks], attempts)
+
+    def _say(self, batch: int) -> None:
+        """What was loaded for it is there."""
+        self.say(Share(self.name, batch * BATCH, self.count, " problems"))
 
     def _check(self, written: Sequence[str], tasks: Sequence[EvalTask]) -> None:
         if list(written) != [task.name for task in tasks]:
             raise ConfigError(f"{self.log.path} is of other tasks; move it away to begin anew")
 
 
-def batch_seed(seed: int, batch: int) -> int:
-    """Of the sampling noise: another one for each batch, the same whether the eval was interrupted or not."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{batch}".encode()).digest()[:6])
+def batch_seed(seed: int, batch: int, first: int = 0) -> int:
+    """Of the sampling noise: another one for each batch and for attempts that are added later, from number `first` on;
+    the same whether the eval was interrupted or not."""
+    place = f"{seed}/{batch}/{first}" if first else f"{seed}/{batch}"
+    return int.from_bytes(hashlib.sha256(place.encode()).digest()[:6])
 
 
 def _batches(tasks: Iterable[EvalTask]) -> Iterator[list[EvalTask]]:

@@ -23,6 +23,7 @@ from codezero.errors import ConfigError, ProblemError, translated
 from codezero.evals.program_sets import CodeforcesRow, LcbV5Row, LiveCodeBenchRow, codeforces, lcb_v5, live_code_bench
 from codezero.evals.rows import find_files, read_rows
 from codezero.evals.task import EvalTask
+from codezero.system.lines import BadRows, refuse
 
 MAX_TEXT = 1 << 20
 """Characters of one text. HumanEval's longest test has less than 100,000."""
@@ -179,24 +180,31 @@ def find_set(name: str, given: Sequence[Path]) -> list[Path]:
         return find_files(given)
 
 
-def read_tasks(name: str, files: Sequence[Path]) -> Iterator[EvalTask]:
-    """One task at a time. Raises ProblemError that names file and row, also when there is none or a name twice."""
+def read_tasks(name: str, files: Sequence[Path], bad: BadRows | None = None) -> Iterator[EvalTask]:
+    """One task at a time. Raises ProblemError that names file and row, also when there is none or a name twice.
+
+    bad: takes rows that cannot be used; None: the first of them is raised.
+    """
     known = PUBLISHED[name]
     fields = {field.encode_name: field.required for field in msgspec.structs.fields(known.row)}
     names: set[str] = set()
-    for where, row in read_rows(files, list(fields)):
-        missing = next((field for field, required in fields.items() if required and field not in row), None)
-        if missing is not None:
-            raise ProblemError(f"{where}: has no field {missing}, so it is no row of {name}")
-        with translated(ProblemError, where, msgspec.MsgspecError, ProblemError, RecursionError):
-            task = known.read(msgspec.convert(row, type=known.row))
+    for where, row in read_rows(files, list(fields), bad):
+        try:
+            with translated(ProblemError, where, msgspec.MsgspecError, ProblemError, RecursionError):
+                missing = next((field for field, required in fields.items() if required and field not in row), None)
+                if missing is not None:
+                    raise ProblemError(f"has no field {missing}, so it is no row of {name}")
+                task = known.read(msgspec.convert(row, type=known.row))
+                if task and known.named and task.name in names:
+                    raise ProblemError(f"a second task called {task.name[:100]}; was a file given twice?")
+        except ProblemError as fault:
+            refuse(fault, bad)
+            continue
         if task is None:
             continue
         if not known.named:
             task = replace(task, name=f"{len(names) + 1}: {task.name}")
-        elif task.name in names:
-            raise ProblemError(f"{where}: a second task called {task.name[:100]}; was a file given twice?")
         names.add(task.name)
         yield task
-    if not names:
+    if not names and not (bad and bad.count):
         raise ProblemError(f"{', '.join(map(str, files))}: no task of {name}'s test split")

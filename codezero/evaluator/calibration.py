@@ -18,6 +18,7 @@ from scipy.special import expit
 from codezero.errors import EvaluatorError
 from codezero.evaluator.types import Judge, Program, Reading
 from codezero.stats import Array, auroc_interval, brier, ece
+from codezero.system.signals import Share
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ def read_all(
             if time.monotonic() > reported_at + 2.0:
                 reported_at = time.monotonic()
                 read = sum(reading.scores is not None for reading in readings.values())
-                tell(f"calibrating the judge, {read} of {len(programs)} solutions read")
+                tell(Share("calibrating the judge", read, len(programs), " solutions read"))
             unread = [program for program in missing if readings[program].scores is None]
             if not unread or (attempt and len(unread) == len(missing)):
                 break

@@ -109,6 +109,7 @@ class LeanDecoder:
         self.embedding: Tensor = model.model.embed_tokens.weight.detach()
         self.norm: Tensor = model.model.norm.weight.detach()
         self.head: Tensor = model.lm_head.weight.detach()
+        self.head_bias: Tensor | None = model.lm_head.bias
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
 
@@ -178,7 +179,7 @@ class LeanDecoder:
         return rms_norm(hidden, (hidden.shape[-1],), weight, self.eps)
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        return linear(self._normed(hidden, self.norm), self.head)
+        return linear(self._normed(hidden, self.norm), self.head, self.head_bias)
 
     def _with_room(self, states: Tensor, repeats: int, total: int) -> Tensor:
         # What is not written yet is never read, so it need not be zero.

@@ -184,7 +184,8 @@ class Sampler:
     ) -> list[list[Completion]]:
         """`group_size` completions for each user text, in order; the same for the same seed and weights.
 
-        `logprobs` are nats under the sampling temperature (> 0). A prompt over `max_prompt_tokens` loses its beginning.
+        `logprobs` are nats under the sampling temperature, at 0 (greedy) under 1. A prompt over `max_prompt_tokens`
+        loses its beginning.
         """
         if not prompts:
             return []
@@ -204,14 +205,17 @@ class Sampler:
 def choose(logits: Tensor, temperature: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """A token for each row, drawn from softmax(logits / temperature), and its log-probability; both [rows].
 
-    By the inverse of the cumulative distribution, which needs one random number a row; noise on every logit takes six
-    times as long. Tokens with less than about 1e-7 of the mass come with a chance rounded to a multiple of that.
+    Temperature 0 takes the likeliest, with its log-probability at 1. Others come by the inverse of the cumulative
+    distribution, which needs one random number a row; noise on every logit takes six times as long. Tokens with less
+    than about 1e-7 of the mass come with a chance rounded to a multiple of that.
     """
-    log_p = (logits.float() / temperature).log_softmax(-1)
+    log_p = (logits.float() / (temperature or 1)).log_softmax(-1)
+    likeliest = log_p.argmax(-1, keepdim=True)
+    if not temperature:
+        return likeliest[:, 0], log_p.gather(-1, likeliest)[:, 0]
     mass = log_p.exp().cumsum(-1)
     point = torch.rand(len(mass), 1, generator=generator, device=mass.device) * mass[:, -1:]
     # The first token whose mass lies beyond the point, so never one without any. Rounding may put it past the last.
     tokens = torch.searchsorted(mass, point, right=True)
-    likeliest = log_p.argmax(-1, keepdim=True)
     tokens = torch.where(tokens < mass.size(-1), tokens, likeliest)
     return tokens[:, 0], log_p.gather(-1, tokens)[:, 0]

@@ -8,12 +8,14 @@ Weights are read from safetensors only, and no code from the model's repository 
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
+from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as hf_logging
 from transformers.utils.quantization_config import BitsAndBytesConfig
@@ -23,6 +25,8 @@ from codezero.models.device import choose_device, choose_precision, prove_device
 from codezero.models.digest import Base, place_of
 
 TINY_PARAMETERS = 20_000_000
+BARRED = -1e4
+"""Added to the logits of ids without a text: no probability is left, and no infinity that would make 0 * inf."""
 PROBE = "def f(x): return x"
 
 
@@ -50,6 +54,11 @@ class LoadedModel:
         more = getattr(self.model.generation_config, "eos_token_id", None)
         listed = more if isinstance(more, list) else [] if more is None else [more]
         return tuple(dict.fromkeys((eos, *cast("list[int]", listed))))
+
+    @property
+    def barred_ids(self) -> list[int]:
+        """Ids that the model has and its tokenizer has not, as embeddings are padded; they are never drawn."""
+        return _ids_without_text(self.model, self.tokenizer)
 
     @property
     def tokenizer_digest(self) -> str:
@@ -85,12 +94,33 @@ def load_model(
     model = _load_weights(name, role, dtype, where if nf4 else None)
     if len(tokenizer) > cast(int, model.get_input_embeddings().num_embeddings):
         raise ModelError(f"{role}: {name} has more tokens than embeddings; use the tokenizer that fits the model")
+    _bar(model, _ids_without_text(model, tokenizer))
     if where.type == "cpu" and model.num_parameters() >= TINY_PARAMETERS:
         return_freed_memory()
     model.to(where)  # pyright: ignore[reportCallIssue]
     model.requires_grad_(for_training and not nf4)
     model.train(for_training)
     return LoadedModel(model, tokenizer, name, where)
+
+
+def _ids_without_text(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    return sorted({*range(cast(int, model.get_input_embeddings().num_embeddings))} - {*tokenizer.get_vocab().values()})
+
+
+def _bar(model: PreTrainedModel, ids: Sequence[int]) -> None:
+    """Give these ids no probability wherever logits are computed: sampled, judged and learned alike.
+
+    Through the bias of the head, which all of these read. A model without one gets a buffer, which is neither a
+    parameter nor saved.
+    """
+    head: Any = model.get_output_embeddings()
+    if not ids or not isinstance(head, nn.Linear):
+        return
+    if getattr(head, "bias", None) is None:
+        del head.bias
+        head.register_buffer("bias", head.weight.new_zeros(head.out_features), persistent=False)
+    with torch.no_grad():
+        head.bias[[each for each in ids if each < head.out_features]] = BARRED
 
 
 def checkpoint_shapes(config: PreTrainedConfig) -> dict[str, tuple[int, ...]]:

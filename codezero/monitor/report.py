@@ -137,7 +137,7 @@ def start_and_end(exams: Sequence[ExamView]) -> Iterator[str]:
         control = " to ".join(percent(exam.control) for exam in shown)
         yield f"\nControl, attempts at embedded problems that pass: {control}."
     problems = "" if last.problems is None else f"{count(last.problems, 'held-out problem')}, "
-    yield f"\n{problems}{last.samples} attempts each, the same every time; 95 % bootstrap intervals over problems."
+    yield f"\n{problems}{last.samples} attempts each, the same every time; 95 % intervals over problems."
 
 
 def _ends(exams: Sequence[ExamView]) -> Sequence[ExamView]:

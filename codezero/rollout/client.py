@@ -94,11 +94,13 @@ class RolloutServers:
         *,
         vocabulary: int,
         stop_ids: Sequence[int],
+        bias: dict[int, float] | None = None,
         max_requests: int,
         patience: float,
     ) -> None:
-        """max_requests: attempts that a server decodes at once. patience: seconds of a draw without any fit server."""
-        self._servers, self._vocabulary, self._stop_ids = servers, vocabulary, stop_ids
+        """bias: of logits, where servers do not bar ids by themselves. max_requests: attempts that a server decodes at
+        once. patience: seconds of a draw without any fit server."""
+        self._servers, self._vocabulary, self._stop_ids, self._bias = servers, vocabulary, stop_ids, bias
         self._max_requests, self._patience, self._failed, self._push_seconds = max_requests, patience, 0, 0.0
         self._newest: PolicyVersion | None = None
         self._pushed: set[int] = set()
@@ -115,11 +117,12 @@ class RolloutServers:
         newest: dict[tuple[int, ...], list[int]] = {}
         for place, prompt in enumerate(prompts):
             places = newest.get(tuple(prompt), [])
-            if not places or (len(places) + 1) * repeats > self._max_requests:
+            # a greedy request has a single draw, as vLLM asks for it
+            if not places or not temperature or (len(places) + 1) * repeats > self._max_requests:
                 places = newest[tuple(prompt)] = []
                 asked.append((prompt, places))
             places.append(place)
-        params = requests(len(asked), repeats, max_new_tokens, temperature, seed, self._stop_ids)
+        params = requests(len(asked), repeats, max_new_tokens, temperature, seed, self._stop_ids, self._bias)
         params = [replace(each, n=repeats * len(places)) for each, (_, places) in zip(params, asked, strict=True)]
         groups: list[Sequence[Drawn]] = [()] * len(prompts)
         drawn = self._thread.run(self._draw([prompt for prompt, _ in asked], params))

@@ -21,7 +21,7 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     n: Count
     max_tokens: Count
-    temperature: Annotated[float, Meta(gt=0, le=2)]
+    temperature: Annotated[float, Meta(ge=0, le=2)]
     seed: Annotated[int, Meta(ge=0, lt=1 << 53)]
     stop_token_ids: Annotated[Tokens, Meta(max_length=64)]
     logprobs: Literal[0] = 0
@@ -31,6 +31,8 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ignore_eos: bool = True
     """What the engine takes for EOS; ours are listed."""
     detokenize: bool = False
+    logit_bias: dict[Annotated[int, Meta(ge=0)], Annotated[float, Meta(ge=-1e4, le=0)]] | None = None
+    """Bars the ids that the tokenizer has not, which a server without a tokenizer cannot know."""
 
 
 class GenerateRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,12 +42,18 @@ class GenerateRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def requests(
-    prompts: int, repeats: int, max_new_tokens: int, temperature: float, seed: int, stop_ids: Sequence[int]
+    prompts: int,
+    repeats: int,
+    max_new_tokens: int,
+    temperature: float,
+    seed: int,
+    stop_ids: Sequence[int],
+    bias: dict[int, float] | None = None,
 ) -> list[Sampling]:
     """One for each prompt. vLLM gives its draws the seeds s, s + 1, ...; so s is far from those of other prompts."""
     digests = [hashlib.sha256(f"{seed} {at}".encode()).digest()[:6] for at in range(prompts)]
     seeds = [int.from_bytes(digest) for digest in digests]
-    return [Sampling(repeats, max_new_tokens, temperature, seed, list(stop_ids)) for seed in seeds]
+    return [Sampling(repeats, max_new_tokens, temperature, seed, list(stop_ids), logit_bias=bias) for seed in seeds]
 
 
 class _LogProb(msgspec.Struct, frozen=True):

@@ -12,11 +12,43 @@ from typing import cast
 
 import msgspec
 
+from codezero.errors import ProblemError
+
 MAX_ARRAY = 256 << 20
 """Bytes of a file that is one JSON array."""
 UNPACKED, RATIO = 32 << 20, 100
 """Bytes that any gzipped file may unpack to, and how many more for each of its own; JSON shrinks to a tenth."""
 BYTE_ORDER_MARK, GZIP = b"\xef\xbb\xbf", b"\x1f\x8b"
+
+
+class BadRows:
+    """Rows that cannot be used: how many, and what is wrong with the first of them."""
+
+    MOST = 10
+
+    def __init__(self) -> None:
+        self.count, self._first = 0, list[str]()
+
+    def add(self, fault: Exception) -> None:
+        self.count += 1
+        if self.count <= self.MOST:
+            self._first.append(str(fault)[:300])
+
+    def __str__(self) -> str:
+        more = f"; and {self.count - self.MOST} more" if self.count > self.MOST else ""
+        return f"{'; '.join(self._first)}{more}"
+
+    def refuse(self, skip: bool) -> None:
+        """Raise ProblemError when there is one, unless they may be skipped."""
+        if self.count and not skip:
+            raise ProblemError(f"{self}. Nothing was begun; mend {self.count}, or go on without them by --skip-bad")
+
+
+def refuse(fault: ProblemError, bad: BadRows | None) -> None:
+    """Note it, or raise it where nobody takes notes."""
+    if bad is None:
+        raise fault
+    bad.add(fault)
 
 
 def json_lines(file: BufferedReader, longest: int) -> Iterator[bytes]:

@@ -25,6 +25,39 @@ _jitter = random.Random().uniform
 """Not of the shared generator, which is seeded for training."""
 
 
+class Share(str):
+    """What takes its time and how much of it is done, to estimate how long it may still take. of: 0: unknown."""
+
+    def __new__(cls, what: str, done: int = 0, of: int = 0, note: str = "") -> "Share":
+        parts = f": {done} of {of}{note}" if of else f": {done}{note}" if done else ""
+        text = super().__new__(cls, what + parts)
+        text.what, text.done, text.of = what, done, of
+        return text
+
+    what: str
+    done: int
+    of: int
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, where it unwinds as Ctrl-C does."""
+
+
+@contextlib.contextmanager
+def unwinding() -> Generator[None]:
+    """The first SIGTERM raises Terminated in the block. For the main thread."""
+
+    def receive(which: int, _frame: object) -> NoReturn:
+        signal.signal(which, before)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, receive)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 class Overdue(BaseException):
     """Finishing takes too long. Raised in the main thread; like KeyboardInterrupt it is no Exception."""
 

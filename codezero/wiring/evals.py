@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -23,13 +24,15 @@ from codezero.errors import ConfigError, ProblemError
 from codezero.evals.figures import Choices, Report, Result, TaskOutcome, compare, figures_of
 from codezero.evals.grading import EXECUTED, JUDGED, SCORED, Grader, JudgeGrader, SandboxGrader, ScoreGrader, problem_of
 from codezero.evals.rows import digest_files
-from codezero.evals.run import EvalRun, EvaluationLog
+from codezero.evals.run import MAX_SAMPLES, EvalRequest, EvalRun, EvaluationLog, attempts_of
 from codezero.evals.sets import HELD_OUT, PUBLISHED, find_set, read_tasks
 from codezero.evals.task import EvalTask, task_of
 from codezero.evaluator.scored import ScoredEvaluator
 from codezero.problems.dedup import Novelty
 from codezero.problems.held_back import MAX_HELD_BACK, digest, exam_problems
 from codezero.problems.hub import SETS
+from codezero.system.lines import BadRows
+from codezero.system.signals import Share
 from codezero.types import REHEARSAL
 from codezero.wiring.environment import build_environment, fitted
 from codezero.wiring.evaluator import build_canaries, build_evaluator, build_sandbox
@@ -41,17 +44,12 @@ if TYPE_CHECKING:
     from codezero.protocols import Evaluator, Exam
     from codezero.types import Metrics
 
-MAX_SAMPLES = 256
 SHOWN_REASONS = 8
 """Why attempts are undecided: the most frequent."""
 FOLDER = "evals"
 """Of a run, or beside the runs for a model that belongs to none."""
 CONTROL = 20
 """Embedded problems beside the exam of another set."""
-
-
-Tasks = tuple[Callable[[], Iterable[EvalTask]], str]
-"""What reads the tasks, and the digest of what it reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +62,28 @@ class ExamTasks:
 
 
 @dataclass(frozen=True, slots=True)
-class EvalRequest:
-    """What the command line says."""
+class Asked:
+    """The tasks that are asked, of those of a set."""
 
-    set: str
-    files: tuple[Path, ...]
-    samples: int
-    ks: tuple[int, ...]
-    policies: tuple[str, ...]
-    """One, or two to compare; empty: the config's solver."""
-    judged: bool
-    into: Path | None
+    read: Callable[[], Iterable[EvalTask]]
+    digest: str
+    """Of what is read."""
+    count: int
+    of: int
+    bad_rows: int
 
 
 def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
     """Raises ConfigError before anything is loaded where it can, then ProblemError, ModelError and CheckpointError."""
-    if not 1 <= request.samples <= MAX_SAMPLES:
-        raise ConfigError(f"--samples={request.samples} is out of bounds; it must be 1 to {MAX_SAMPLES}")
-    if wrong := [k for k in request.ks if not 1 <= k <= request.samples]:
-        need = f"give --samples {max(request.ks)}"
-        raise ConfigError(f"--k={wrong[0]} cannot be estimated from {request.samples} attempts; {need}")
+    samples = attempts_of(config.evals, request.samples, MAX_SAMPLES)
+    ks = request.ks or tuple(dict.fromkeys((1, samples)))
+    if wrong := [k for k in ks if not 1 <= k <= samples]:
+        need = f"give --samples {max(ks)}" if config.evals.temperature else "set evals.temperature above 0"
+        raise ConfigError(f"--k={wrong[0]} cannot be estimated from {samples} attempts; {need}")
+    request = dataclasses.replace(request, samples=samples, ks=ks)
+    for option, number in (("--start", request.start), ("--limit", request.limit)):
+        if number is not None and number < 1:
+            raise ConfigError(f"{option}={number} is out of bounds; it must be 1 or more")
     if request.judged and config.reward.mode != "judge":
         raise ConfigError(f"--judged with reward.mode={config.reward.mode} would execute; drop one of them")
     environment = build_environment(config)
@@ -91,8 +91,7 @@ def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
     rule = rule if request.set == HELD_OUT else None
     if request.judged and rule is not None:
         raise ConfigError(f"--judged with environment={config.environment}: its own rule scores; drop --judged")
-    tasks = _tasks(environment, config, request)
-    next(iter(tasks[0]()))  # a wrong file is known before a model is loaded
+    asked = _asked(environment, config, request, say)  # a wrong file is known before a model is loaded
     policies, block = [find_policy(config, name) for name in request.policies], config.answer.block
     with ExitStack() as stack:
 
@@ -105,40 +104,56 @@ def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
                 return JudgeGrader(build_evaluator(config, canaries, stack, say), block)
             return SandboxGrader(build_sandbox(config, stack), block)
 
-        evals = [_evaluate(config, request, policy, tasks, grader, say, rule) for policy in policies]
+        evals = [_evaluate(config, request, policy, asked, grader, say, rule) for policy in policies]
     results = [result for result, _ in evals]
     if len(results) == 1:
         return Report(results)
     a, b = (outcomes for _, outcomes in evals)
     label, seed = results[0].label, config.evals.seed
-    return Report(results, compare(a, b, samples=request.samples, label=label, seed=seed))
+    return Report(results, compare(a, b, samples=samples, label=label, seed=seed))
 
 
-def _tasks(environment: Environment, config: NodeConfig, request: EvalRequest) -> Tasks:
-    files = find_set(request.set, request.files)
-    if request.set != HELD_OUT:
-        return lambda: read_tasks(request.set, files), digest_files(files)
-    evals = config.evals
-    tasks = [task_of(problem, environment.prompt) for problem in environment.held_out(evals.problems, evals.seed)]
-    return lambda: tasks, hashlib.sha256(msgspec.json.encode(tasks)).hexdigest()
+def _asked(environment: Environment, config: NodeConfig, request: EvalRequest, say: Say) -> Asked:
+    """Every row is read and checked. Raises ConfigError and ProblemError."""
+    files, evals, bad = find_set(request.set, request.files), config.evals, BadRows()
+    if request.set == HELD_OUT:
+        held_out = environment.held_out(evals.problems, evals.seed)
+        tasks = [task_of(problem, environment.prompt) for problem in held_out]
+        digest, of = hashlib.sha256(msgspec.json.encode(tasks)).hexdigest(), len(tasks)
+
+        def read() -> Iterable[EvalTask]:
+            return tasks
+    else:
+        say(Share(f"reading and checking {request.set}"))
+        digest, of = digest_files(files), sum(1 for _ in read_tasks(request.set, files, bad))
+        bad.refuse(request.skip_bad)
+
+        def read() -> Iterable[EvalTask]:
+            return read_tasks(request.set, files, BadRows() if request.skip_bad else None)
+
+    start, end = request.start - 1, of if request.limit is None else min(of, request.start - 1 + request.limit)
+    if start >= of:
+        raise ConfigError(f"--start={request.start}: {request.set} has {of} problems")
+    if (start, end) != (0, of):  # which problems share a batch depends on both
+        digest = hashlib.sha256(f"{digest} {start} {end}".encode()).hexdigest()
+    return Asked(lambda: islice(read(), start, end), digest, end - start, of, bad.count)
 
 
 def _evaluate(
     config: NodeConfig,
     request: EvalRequest,
     policy: Policy,
-    tasks: Tasks,
+    asked: Asked,
     grader: Callable[[], Grader],
     say: Say,
     rule: TaskEnvironment | None,
 ) -> tuple[Result, list[TaskOutcome]]:
     """One policy's eval, done again only where its log has no entry. rule: whose score grades; None: nobody's."""
-    read, digest = tasks
+    samples = request.samples or config.evals.attempts
     choices = Choices(
         set=request.set,
-        tasks=digest,
+        tasks=asked.digest,
         model=policy.digest,
-        samples=request.samples,
         max_new_tokens=config.solver.max_new_tokens,
         temperature=config.evals.temperature,
         seed=config.evals.seed,
@@ -161,14 +176,19 @@ def _evaluate(
     where = f"{request.set}, {policy.name}"
     folder = request.into or (policy.run or Path(config.run.directory)) / FOLDER
     with EvaluationLog(folder, choices, by) as log:
-        totals = EvalRun(read, choices, log, sampler, grader, lambda doing: say(f"{where}: {doing}")).run()
+        run = EvalRun(asked.read, asked.count, samples, choices, log, sampler, grader, say, where)
+        totals = run.run()
     attempts = max(1, totals.attempts)
     result = Result(
         policy=policy.name,
         label=label,
         by=by,
+        samples=samples,
         problems=len(totals.outcomes),
-        figures=figures_of(totals.outcomes, samples=request.samples, ks=request.ks, label=label, seed=choices.seed),
+        first=request.start,
+        of=asked.of,
+        skipped_rows=asked.bad_rows,
+        figures=figures_of(totals.outcomes, samples=samples, ks=request.ks, label=label, seed=choices.seed),
         undecided_share=sum(totals.undecided.values()) / attempts,
         truncated_share=totals.truncated / attempts,
         without_code_share=totals.without_code / attempts,

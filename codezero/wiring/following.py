@@ -115,7 +115,7 @@ def _follow(config: NodeConfig, place: Path, source: SwarmSource, swarm: Hivemin
         if config.role == "node" and config.evals.every:
             own, _ = _average(config, monitor)
             other, low = _average(_with_model(config, solver=str(model)), monitor)
-            about += f", executed average@{config.evals.samples} {other:.1%} against {own:.1%} of the own policy: "
+            about += f", executed average@{config.evals.attempts} {other:.1%} against {own:.1%} of the own policy: "
             about += "kept" if low > own else "put away"
             if low <= own:
                 shutil.rmtree(model)
@@ -127,7 +127,7 @@ def _follow(config: NodeConfig, place: Path, source: SwarmSource, swarm: Hivemin
 def _average(config: NodeConfig, monitor: RunMonitor) -> tuple[float, float]:
     """And the lower end of its 95 % interval; 0 where no attempt could be decided."""
     figures = examine(config, monitor.busy)
-    return float(figures[f"eval/average_at_{config.evals.samples}"] or 0.0), float(figures["eval/ci_low"] or 0.0)
+    return float(figures[f"eval/average_at_{config.evals.attempts}"] or 0.0), float(figures["eval/ci_low"] or 0.0)
 
 
 def _with_model(config: NodeConfig, **changes: str) -> NodeConfig:

@@ -167,7 +167,7 @@ def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
         )
         return Role(name, shape, texts, training)
 
-    exam = math.ceil(config.evals.problems * config.evals.samples / solves.group_size) if config.evals.every else 0
+    exam = math.ceil(config.evals.problems * config.evals.attempts / solves.group_size) if config.evals.every else 0
     problems = max(solves.problems_per_iteration, exam)
     asked, answered = solves.max_prompt_tokens, solves.max_new_tokens
     learns = None if config.trainer.ranks else solves

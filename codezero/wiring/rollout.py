@@ -36,6 +36,7 @@ def build_servers(
     """
     from aiohttp import web
 
+    from codezero.models.load import BARRED
     from codezero.rollout.client import RolloutServer, RolloutServers
     from codezero.rollout.servers import serving
     from codezero.weights.transfer import routes
@@ -54,6 +55,8 @@ def build_servers(
         [*local, *(RolloutServer(address.rstrip("/"), token) for address in config.rollout.servers)],
         vocabulary=policy.model.get_input_embeddings().num_embeddings,  # pyright: ignore
         stop_ids=policy.stop_ids,
+        # a little server bars them as it loads the tokenizer
+        bias=dict.fromkeys(policy.barred_ids, BARRED) or None if config.rollout.engine == "vllm" else None,
         max_requests=config.rollout.max_requests,
         patience=PATIENCE[config.rollout.engine],
     )

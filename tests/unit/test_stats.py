@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.stats import auroc, auroc_interval, brier, ece, mean_interval, wilson
+from codezero.stats import auroc, auroc_interval, bounded_interval, brier, ece, mean_interval, wilson
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=40))
@@ -66,3 +66,21 @@ def test_the_interval_of_a_mean_covers_it_about_as_often_as_it_says():
         _, low, high = mean_interval(draw.random(200))
         covered += low <= 0.5 <= high
     assert 270 <= covered <= 298
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_no_share_is_without_doubt(value: float):
+    interval = bounded_interval([value] * 40)
+    assert value in interval and 0.04 < interval.high - interval.low < 0.09
+
+
+@pytest.mark.parametrize("attempts", [1, 8])
+@pytest.mark.parametrize("rare", [0.04, 0.3])
+def test_the_interval_of_a_share_covers_it_where_most_problems_fail(rare: float, attempts: int):
+    """`rare` of the problems succeed every other time, the others never. Resampling alone covers 50 to 80 %."""
+    draw, covered = np.random.default_rng(2), 0
+    for seed in range(150):
+        chances = np.where(draw.random(40) < rare, 0.5, 0.0)
+        low, high = bounded_interval(draw.binomial(attempts, chances) / attempts, seed=seed)
+        covered += low <= rare / 2 <= high
+    assert covered >= 135

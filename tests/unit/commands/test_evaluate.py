@@ -154,6 +154,27 @@ def test_a_bad_line_is_named_before_a_model_is_loaded(
     assert why in said.err and said.out == "" and "nowhere" not in said.err
 
 
+@pytest.mark.parametrize("stdin", [False, True])
+def test_every_bad_line_is_named_before_anything_is_judged_and_can_be_left_out(
+    stdin: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "attempts.jsonl"
+    bad = {**LINE, "tests": ["assert True"]}
+    path.write_text("".join(json.dumps(line) + "\n" for line in (LINE, *[bad] * 12, STDIO)))
+    command = ["judge", "-" if stdin else str(path), "--json", *SETTINGS]
+    with path.open() as given:
+        monkeypatch.setattr("sys.stdin", given)
+        assert main(command) == 2
+        told = capsys.readouterr()
+        assert all(f"line {number}:" in told.err for number in range(2, 12)) and "and 2 more" in told.err
+        assert told.out == "" and "calibrating" not in told.err
+        given.seek(0)
+        assert main([*command, "--skip-bad"]) == 0
+    told = capsys.readouterr()
+    assert [json.loads(line)["skipped_lines"] for line in told.out.splitlines()] == [12, 12]
+    assert "12 of 14 lines cannot be used" in told.err
+
+
 def test_a_missing_file_is_bad_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["evaluate", str(tmp_path / "none")]) == 2
     assert "cannot be read" in capsys.readouterr().err

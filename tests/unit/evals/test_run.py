@@ -18,13 +18,14 @@ from codezero.code.answer import read_answer
 from codezero.errors import ConfigError
 from codezero.evals.figures import Choices, TaskOutcome, compare, figures_of, paired_bootstrap
 from codezero.evals.grading import Grade, JudgeGrader, SandboxGrader
-from codezero.evals.run import EvalRun, EvalTotals, EvaluationLog, GradedBatch, SampledBatch, batch_seed
+from codezero.evals.run import EvalRun, EvalTotals, EvaluationLog, GradedAttempt, GradedBatch, SampledBatch, batch_seed
 from codezero.evals.task import EvalTask
 from codezero.sandbox.base import ALL_HOLD, Execution, Job, Sandbox, failed, unknown
+from codezero.system.signals import Terminated
 from codezero.types import Completion, RolloutGroup, ScoredGroup, Status, Verdict
 
 TASKS = [EvalTask(f"t{number}", f"prompt {number}", ("assert f(1) == 1",), "f") for number in range(20)]
-CHOICES = Choices(set="s", tasks="t", model="m", samples=2, max_new_tokens=8, temperature=1.0, seed=0)
+CHOICES = Choices(set="s", tasks="t", model="m", max_new_tokens=8, temperature=1.0, seed=0)
 
 
 class Killed(BaseException):
@@ -51,20 +52,27 @@ class Sampler:
 class Grader:
     label: str = "executed"
     dies_at: int = 99
+    dies_of: type[BaseException] = Killed
     marked: int = 0
 
     def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[Completion]]) -> list[list[Grade]]:
         self.marked += 1
         if self.marked > self.dies_at:
-            raise Killed
-        return [[Grade(True), Grade(None, "cannot tell")] for _ in tasks]
+            raise self.dies_of
+        return [[Grade(True), *[Grade(None, "cannot tell")] * (len(row) - 1)] for row in attempts]
 
 
 def sit(
-    folder: Path, sampler: Sampler, grader: Grader, tasks: Sequence[EvalTask] = TASKS, by: str = "executed"
+    folder: Path,
+    sampler: Sampler,
+    grader: Grader,
+    tasks: Sequence[EvalTask] = TASKS,
+    by: str = "executed",
+    samples: int = 2,
 ) -> EvalTotals:
     with EvaluationLog(folder, CHOICES, by) as log:
-        return EvalRun(lambda: tasks, CHOICES, log, lambda: sampler, lambda: grader, lambda _: None).run()
+        run = EvalRun(lambda: tasks, len(tasks), samples, CHOICES, log, lambda: sampler, lambda: grader, lambda _: None)
+        return run.run()
 
 
 def test_an_eval_that_is_killed_goes_on_and_samples_nothing_twice(tmp_path: Path) -> None:
@@ -120,8 +128,35 @@ def test_two_evals_do_not_share_a_ledger(tmp_path: Path) -> None:
         EvaluationLog(tmp_path, CHOICES, "x")
 
 
+def test_a_log_can_be_read_while_an_eval_writes_it(tmp_path: Path) -> None:
+    sit(tmp_path, Sampler(), Grader())
+    with (
+        EvaluationLog(tmp_path, CHOICES, "x") as log,
+        contextlib.closing(sqlite3.connect(log.path, timeout=0)) as other,
+    ):
+        count = "SELECT count(*) FROM batch"
+        assert other.execute(count).fetchone() == (6,)
+        log.write(9, 0, SampledBatch(["a"], [[Completion("x", (), (), True)]]))
+        assert other.execute(count).fetchone() == (7,)
+
+
+def test_more_samples_are_added_to_those_that_are_there(tmp_path: Path) -> None:
+    sampler = Sampler()
+    sit(tmp_path, sampler, Grader())
+    assert sit(tmp_path, sampler, Grader(), samples=5).attempts == 100
+    assert sampler.asked == [batch_seed(0, number, first) for first in (0, 2) for number in range(3)]
+    assert sit(tmp_path, sampler, Grader(), samples=1).attempts == 20 and len(sampler.asked) == 6
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, Terminated])
+def test_an_eval_that_is_stopped_says_how_far_it_is(stop: type[BaseException], tmp_path: Path) -> None:
+    grader = Grader(dies_at=2, dies_of=stop)
+    with pytest.raises(stop, match="16 of 20 problems done; the same command goes on"):
+        sit(tmp_path, Sampler(), grader)
+
+
 def test_other_choices_have_another_ledger() -> None:
-    assert CHOICES.file_name != Choices(**{**_fields(CHOICES), "samples": 3}).file_name
+    assert CHOICES.file_name != Choices(**{**_fields(CHOICES), "max_new_tokens": 9}).file_name
 
 
 def _fields(choices: Choices) -> dict[str, Any]:
@@ -145,8 +180,9 @@ def test_pass_at_k_is_the_unbiased_estimate() -> None:
 def test_a_difference_that_is_there_is_found_and_one_that_is_not_is_not() -> None:
     a = [number % 5 / 8 for number in range(60)]
     (low, high), p = paired_bootstrap(a, [value + 0.1 for value in a[:50]] + a[50:], seed=0)
-    assert 0.05 < low < 0.0833 < high and p < 0.001
-    assert paired_bootstrap(a, a, seed=0) == ((0, 0), 1)
+    assert 0.03 < low < 0.0833 < high and p < 0.001
+    (low, high), p = paired_bootstrap(a, a, seed=0)
+    assert -0.1 < low < 0 < high < 0.1 and p == 1  # sixty problems without a difference leave a little doubt
     (low, high), p = paired_bootstrap([0.0, 1.0] * 30, [1.0, 0.0] * 30, seed=0)
     assert low < 0 < high and p > 0.9
 
@@ -243,14 +279,14 @@ def test_the_judge_reads_the_whole_program() -> None:
 
 def test_a_batch_in_the_ledger_comes_back_as_it_was(tmp_path: Path) -> None:
     sampled = SampledBatch(["a"], [[Completion("x\n é", (), (), True), Completion("", (), (), False)]])
-    graded = GradedBatch(["a"], [[True, None]], 1, 0, ["why"])
+    graded = GradedBatch(["a"], [[GradedAttempt(True, "", False, False), GradedAttempt(None, "why", True, True)]])
     with EvaluationLog(tmp_path, CHOICES, "me") as log:
-        log.write(3, sampled)
-        log.write(3, graded)
+        log.write(3, 0, sampled)
+        log.write(3, 0, graded)
     with EvaluationLog(tmp_path, CHOICES, "me") as log:
-        assert log.sampled(3) == sampled and log.graded(3) == graded and log.sampled(0) is None
+        assert log.sampled(3, 0) == sampled and log.graded(3, 0) == graded and log.sampled(0, 0) is None
     with EvaluationLog(tmp_path, CHOICES, "another") as log:
-        assert log.sampled(3) == sampled and log.graded(3) is None
+        assert log.sampled(3, 0) == sampled and log.graded(3, 0) is None and log.sampled(3, 2) is None
 
 
 def evaluate(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -266,7 +302,7 @@ def test_a_published_set_from_the_command_line_and_two_policies_compared(tmp_pat
     told = json.loads(done.stdout)
     assert told["difference"]["p"] == 1 and told["difference"]["label"] == "executed" and told["a"]["problems"] == 5
     assert {one["name"] for one in told["a"]["figures"]} == {"average@2", "pass@1", "pass@2"}
-    assert done.stderr.count("loading the solver") == 1  # the second of two equal policies finds all done
+    assert done.stderr.count("loading the solver, nano …\n") == 1  # the second of two equal policies finds all done
 
 
 @pytest.mark.parametrize(
@@ -279,6 +315,11 @@ def test_a_published_set_from_the_command_line_and_two_policies_compared(tmp_pat
         (["synthetic", "--samples", "0"], "--samples=0 is out of bounds"),
         (["synthetic", "--judged", "reward.mode=rlvr"], "would execute"),
         (["--samples", "3"], "needs the name of a set"),
+        (["--skip-bad"], "--skip-bad needs the name of a set"),
+        (["synthetic", "--samples", "3", "evals.temperature=0"], "draws the same attempt every time"),
+        (["synthetic", "--limit", "0"], "--limit=0 is out of bounds"),
+        (["synthetic", "--start", "201"], "synthetic has 200 problems"),
+        (["mbpp", "--file", "x", "evals.problems=5"], "give --limit"),
         (["synthetic", "--compare", "nano", "nano", "--checkpoint", "x"], "drop --checkpoint"),
     ],
 )
@@ -293,16 +334,39 @@ def test_a_wrong_eval_is_one_line(
     assert said in told.err and told.err.count("\n") == 1 and not told.out
 
 
+def test_every_bad_row_is_named_and_can_be_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from codezero.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    good = small.MBPP[1:6]
+    bad = [{**good[0], "task_id": 20 + number, "test_list": ["assert"]} for number in range(12)]
+    small.write_rows(tmp_path / "m.jsonl", [*good, *bad])
+    with (tmp_path / "m.jsonl").open("a") as file:
+        file.write("{\n")
+    asked = ["eval", "mbpp", "--file", "m.jsonl", "evals.temperature=0", "solver.max_new_tokens=4"]
+    assert main(asked) == 2
+    told = capsys.readouterr()
+    assert all(f"row {number}:" in told.err for number in range(6, 16)) and "and 3 more" in told.err
+    assert "loading" not in told.err and "--skip-bad" in told.err
+    assert main([*asked, "--skip-bad", "--start", "2", "--limit", "3", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["skipped_rows"], result["first"], result["problems"], result["of"]) == (13, 2, 3, 5)
+    assert result["samples"] == 1 and result["figures"][0]["name"] == "average@1"
+    assert main([*asked, "--skip-bad", "--limit", "3"]) == 0
+    assert "problems 1-3 of 5, 1 attempt each, greedy; 13 rows" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_a_real_eval_that_is_killed_ends_as_one_that_was_not(tmp_path: Path) -> None:
     asked = ["synthetic", "--samples", "2", "--json", "evals.problems=24"]
     command = [sys.executable, "-m", "codezero", "eval", *asked, "--into", "killed"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-        assert process.stderr and any(b"8 tasks done" in line for line in process.stderr)
+        assert process.stderr and any(b"8 of 24 problems" in line for line in process.stderr)
         process.kill()
     resumed = evaluate(*asked, "--into", "killed", cwd=tmp_path)
     whole = evaluate(*asked, "--into", "whole", cwd=tmp_path)
-    assert "8 tasks done" in whole.stderr and "8 tasks done" not in resumed.stderr
     first, second = json.loads(resumed.stdout), json.loads(whole.stdout)
     del first["kept_in"], second["kept_in"]
     assert first == second

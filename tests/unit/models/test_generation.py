@@ -253,3 +253,10 @@ def test_the_likeliest_token_has_no_gap():
     prompts = encode_prompts(made.loaded.tokenizer, PROMPTS[:1])
     score = teacher_forced(made.loaded.model, prompts, [greedy.token_ids])[0]
     assert score.gap.abs().max() == 0
+
+
+def test_temperature_zero_takes_the_likeliest_token() -> None:
+    logits = torch.tensor([[0.0, 3.0, 1.0], [2.0, 0.0, 2.5]])
+    tokens, logprobs = choose(logits, 0.0, torch.Generator().manual_seed(0))
+    assert tokens.tolist() == [1, 2]
+    assert logprobs.tolist() == pytest.approx(logits.log_softmax(-1).amax(-1).tolist())

@@ -2,17 +2,22 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from builders.models import byte_tokenizer, tiny_policy
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 from unit.models.test_generation import small_tokenizer, tiny_model
 
 from codezero.errors import ModelError
 from codezero.models.chat import encode_prompts
 from codezero.models.decoders import is_lean
-from codezero.models.generation import Sampler
+from codezero.models.generation import OwnLoop, Sampler
 from codezero.models.load import load_model
+from codezero.solver.batch import TrainingRow, collate
+from codezero.solver.logprobs import completion_logprobs
 
 
 @pytest.fixture
@@ -202,3 +207,37 @@ def test_whether_a_model_thinks_is_said_to_its_template(tmp_path: Path, thinking
     tokenizer.save_pretrained(tmp_path)
     loaded = load_model(str(tmp_path), device="cpu", role="solver", thinking=thinking)
     assert loaded.tokenizer.decode(encode_prompts(loaded.tokenizer, ["Q"])[0]) == wanted
+
+
+@pytest.mark.parametrize("bias", [False, True], ids=["no bias", "own bias"])
+def test_ids_without_a_text_are_never_drawn_and_sampler_and_learner_normalise_alike(
+    tmp_path: Path, bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny_policy(scale=0.5, vocab=400).model.save_pretrained(tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path)
+    if bias:  # which Qwen2 itself has not
+        own = torch.randn(400)
+        load = AutoModelForCausalLM.from_pretrained
+
+        def biased(*given: Any, **options: Any) -> Any:
+            model = load(*given, **options)
+            model.lm_head.bias = torch.nn.Parameter(own.clone())
+            return model
+
+        monkeypatch.setattr("codezero.models.load.AutoModelForCausalLM.from_pretrained", biased)
+    loaded = load_model(str(tmp_path), role="solver", device="cpu")
+    assert loaded.barred_ids == list(range(259, 400))
+    for lean in (True, False):
+        loop = OwnLoop(loaded)
+        loop.lean = lean
+        drawn = loop.draw([[5, 6, 7]], 40, 30, 1.5, 0)
+        assert max(max(each.ids) for each in drawn) < 259
+        rows = [TrainingRow((5, 6, 7), tuple(each.ids), tuple(each.logprobs), 1.0) for each in drawn]
+        for whole in (2**24, 1):  # by the head itself, and in pieces
+            monkeypatch.setattr("codezero.solver.logprobs.WHOLE", whole)
+            learned = completion_logprobs(loaded.model, collate(rows, loaded.pad_id, loaded.device), 1.5)
+            for row, line in zip(rows, learned, strict=True):
+                assert line[: len(row.logprobs)].tolist() == pytest.approx(row.logprobs, abs=1e-4)
+    loaded.model.save_pretrained(tmp_path / "again")
+    saved = load_file(tmp_path / "again" / "model.safetensors")
+    assert ("lm_head.bias" in saved) is bias

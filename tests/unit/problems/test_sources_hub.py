@@ -133,7 +133,7 @@ def test_mbpp_comes_from_the_hub_at_its_revision_and_later_from_the_cache(tmp_pa
         assert json.loads(done.stdout)["usable"] == 50, done.stderr  # and nothing of the test split
         assert any(SETS["mbpp"].revision in asked and "train-0" in asked for asked in hub.asked)
     done = run(tmp_path, hub.url, *check)  # nobody listens there any more
-    assert json.loads(done.stdout)["usable"] == 50 and done.stderr == ""
+    assert json.loads(done.stdout)["usable"] == 50 and "hub" not in done.stderr
     done = run(tmp_path, hub.url, "-m", "codezero", "data", "check", "code_contests")
     assert done.returncode == 2 and "does not answer, and it is not in the cache" in done.stderr
 
@@ -153,13 +153,16 @@ def test_data_check_shows_the_reasons_and_show_the_problems(tmp_path: Path, caps
         {"question": "Return f(x), which doubles x.", "tests": ["assert f(1) == 2", "assert f(2) == 4"], "level": 1},
         {"question": "Return f(x), which halves x.", "tests": ["assert f(1) == 2", "assert f(1) == 4"], "level": 1},
     ]
-    path = str(write(tmp_path / "rows.jsonl", [mbpp(1), mbpp(1), mbpp(2, test_list=["assert"]), *proposals]))
+    wrong = mbpp(3, code="def solve_3(n):\n    return 7")
+    path = str(write(tmp_path / "rows.jsonl", [mbpp(1), mbpp(1), mbpp(2, test_list=["assert"]), *proposals, wrong]))
     assert main(["data", "check", path, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["rows"], told["usable"]) == (5, 2)
-    assert told["refused"] == {"duplicate": 1, "malformed": 1, "contradiction": 1}
+    assert (told["rows"], told["usable"]) == (6, 2)
+    assert told["refused"] == {"duplicate": 1, "malformed": 1, "contradiction": 1, "reference": 1}
+    assert told["examples"]["reference"] == ["row 6: fails its own tests: test 1 fails"]
+    assert told["references"] == {"pass": 1, "fail": 1}
     assert main(["data", "check", path]) == 0
-    assert "2 of 5 usable" in (out := capsys.readouterr().out) and "row 5: two values" in out
+    assert "2 of 6 usable" in (out := capsys.readouterr().out) and "row 5: two values" in out
     assert main(["data", "show", path, "--count", "1"]) == 0 and "---" in capsys.readouterr().out
     assert main(["data", "show", "synthetic", "--json"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3

@@ -78,7 +78,9 @@ def test_the_request_of_the_client_is_taken(generate: str) -> None:
         (["sampling_params", "n"], 0),
         (["sampling_params", "max_tokens"], 31),
         (["sampling_params", "max_tokens"], 1 << 62),
-        (["sampling_params", "temperature"], 0),
+        (["sampling_params", "temperature"], -1),
+        (["sampling_params", "logit_bias"], {"5": 1}),
+        (["sampling_params", "logit_bias"], {"x": -1}),
         (["sampling_params", "temperature"], "1"),
         (["sampling_params", "seed"], -1),
         (["sampling_params", "stop_token_ids"], [768]),
@@ -205,3 +207,8 @@ def test_a_damaged_copy_is_found_and_everything_fetched_anew(tmp_path: Path) -> 
     assert weights.content() == third.content
     for name, tensor in weights.tensors().items():
         assert torch.equal(tensor.float(), policy.loaded.model.get_parameter(name))
+
+
+def test_ids_without_a_text_are_barred_in_the_form_of_vllm() -> None:
+    (params,) = requests(1, 1, 4, 0.0, 5, [0], {7: -1e4})
+    assert b'"logit_bias":{"7":-10000.0}' in msgspec.json.encode(params)
