@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from codezero.config import NodeConfig, ProposerConfig, RunConfig
-from codezero.errors import AlarmError, ChainError, EvaluatorError, SandboxError, SwarmError
+from codezero.errors import AlarmError, ChainError, EvaluatorError, FailedRunError, SandboxError, SwarmError
 from codezero.node import InStep, Node, best_proposer, mean_reward, success_at_proposals
 from codezero.types import Completion, Feedback, Post, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
 
@@ -283,8 +283,11 @@ def test_a_silent_judge_is_not_a_wrong_answer() -> None:
             raise EvaluatorError("no answer")
 
     parts = Silent()
-    make_node(parts).run()
-    assert "step 0+0" in parts.calls and parts.rows[-1]["reward/mean"] is None
+    with pytest.raises(
+        FailedRunError, match=r"not everything could be judged.* \(1 times\), first EvaluatorError: no answ"
+    ):
+        make_node(parts).run()
+    assert "step 0+0" in parts.calls and parts.rows[-1]["reward/mean"] is None and not parts.saved
     assert not any(call.startswith("reward") for call in parts.calls)
 
 
