@@ -80,9 +80,10 @@ def blamed(kind: type[CodeZeroError], what: str) -> Generator[None]:
 
 
 def _place(error: BaseException) -> str:
-    """The innermost line of the first file that is neither this package's nor the import system's; empty: none."""
+    """The innermost line, below `blamed` and its block, of the first file that is neither this package's nor the import
+    system's; empty: none."""
     inside = (f"{Path(__file__).parent}/", f"{Path(importlib.__file__).parent}/", "<frozen importlib")
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(inside)]
+    frames = [each for each in traceback.extract_tb(error.__traceback__)[2:] if not each.filename.startswith(inside)]
     lines = [each.lineno for each in frames if each.filename == frames[0].filename]
     return f" ({frames[0].filename}:{lines[-1]})" if frames else ""
 

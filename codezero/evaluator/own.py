@@ -38,8 +38,8 @@ class _Failures:
         """A warning, with the trace at the first, and whenever the number has another digit."""
         before, self._count = self._count, self._count + len(errors)
         if errors and (not before or len(str(before)) < len(str(self._count))):
-            trace = None if before else errors[0].__cause__ or errors[0]
-            logger.warning("%d %s so far: %s", self._count, self._lost, errors[0], exc_info=trace)
+            trace = None if before else errors[0].__cause__
+            logger.warning("%s so far: %d; %s", self._lost, self._count, errors[0], exc_info=trace)
 
 
 class OwnJudge:

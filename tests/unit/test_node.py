@@ -291,6 +291,28 @@ def test_a_silent_judge_is_not_a_wrong_answer() -> None:
     assert not any(call.startswith("reward") for call in parts.calls)
 
 
+def test_a_run_in_which_no_attempt_got_a_verdict_has_failed_and_one_that_did_has_not() -> None:
+    class Masked(Parts):
+        def __init__(self, silent: int) -> None:
+            super().__init__()
+            self.silent = silent
+
+        def score(self, groups: list[RolloutGroup]) -> list[ScoredGroup]:
+            status = Status.UNAVAILABLE if self.silent > 0 else Status.JUDGED
+            return [ScoredGroup(group, (verdict(0.5, status), verdict(0.0, status))) for group in groups]
+
+        def step(self, local: list[ScoredGroup], peers: list[ScoredGroup]) -> dict[str, Any]:
+            self.silent -= 1
+            return {"attempts/no_verdict_reason": "own.py:f gave no reward"}
+
+    parts = Masked(3)
+    with pytest.raises(FailedRunError, match=r"^nothing came .*a verdict \(3 times\), first own.py:f gave no reward$"):
+        make_node(parts, max_iterations=3).run()
+    assert not parts.saved, "the next start plays them again"
+    parts = Masked(2)
+    assert make_node(parts, max_iterations=3).run() == "max_iterations reached" and parts.saved == [3]
+
+
 def test_a_broken_sandbox_costs_the_exam_only() -> None:
     class Broken(Parts):
         def begin(self, iteration: int) -> None:
