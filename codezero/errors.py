@@ -36,6 +36,14 @@ class ProposalError(CodeZeroError, ValueError):
     """The proposer's output broke its contract."""
 
 
+class OwnCodeError(CodeZeroError):
+    """Code of the user's own left, or failed too often: the run ends. The message names the setting and the place."""
+
+
+class FailedRunError(CodeZeroError):
+    """The run reached its end, and nothing came of any of its iterations."""
+
+
 class EndpointError(CodeZeroError):
     """An HTTP endpoint did not answer as it should. The message continues its name."""
 

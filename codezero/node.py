@@ -75,6 +75,7 @@ class Node(Iterating):
         laps.end("proposals")
         reward = mean_reward(scored)
         if reward is not None:
+            self.barren = -1
             self.outbox.add(round_number, reward, best_proposer(scored))
         row: Metrics = {
             "iteration": iteration,

@@ -10,6 +10,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import sys
+import traceback
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -17,7 +18,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from codezero.errors import CodeZeroError, ConfigError
+from codezero.errors import CodeZeroError, ConfigError, OwnCodeError
 
 TARGET = "_target_"
 FORMS = "package.module:attribute or path/file.py:attribute"
@@ -63,14 +64,28 @@ def file_of(spec: str | Mapping[str, Any], key: str, group: str = "") -> Path:
 
 @contextmanager
 def blamed(kind: type[CodeZeroError], what: str) -> Generator[None]:
-    """Raise `kind` for whatever else the user's code raises in the block: one line that says what, and the cause."""
+    """Raise `kind` for whatever else the user's code raises in the block: one line that says what, the cause and where.
+
+    Code that leaves, as by sys.exit, does not decide how the process ends: it is an OwnCodeError.
+    """
     try:
         yield
-    except kind:
+    except (kind, OwnCodeError):
         raise
+    except SystemExit as error:
+        raise OwnCodeError(f"{what} left with sys.exit({error.code!r:.200}){_place(error)}; let it return") from error
     except Exception as error:
         first = "".join(f": {line}" for line in str(error).splitlines()[:1])
-        raise kind(f"{what} raised {type(error).__name__}{first}") from error
+        raise kind(f"{what} raised {type(error).__name__}{first}{_place(error)}") from error
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line, below `blamed` and its block, of the first file that is neither this package's nor the import
+    system's; empty: none."""
+    inside = (f"{Path(__file__).parent}/", f"{Path(importlib.__file__).parent}/", "<frozen importlib")
+    frames = [each for each in traceback.extract_tb(error.__traceback__)[2:] if not each.filename.startswith(inside)]
+    lines = [each.lineno for each in frames if each.filename == frames[0].filename]
+    return f" ({frames[0].filename}:{lines[-1]})" if frames else ""
 
 
 def _parts(spec: str | Mapping[str, Any], key: str, group: str) -> tuple[str, str, str]:

@@ -25,6 +25,8 @@ class ProposerNode(Iterating):
         written: list[Problem] = []
         with self.tolerate(ProposalError, "nothing proposed this iteration", most=self.config.run.max_failures):
             written = self.proposer.propose(self.difficulty.draw(settings.problems_per_iteration))
+        if feedback or written:
+            self.barren = -1
         with self.tolerate(SwarmError, "nothing offered this iteration"):
             self.swarm.offer(written, round_number)
         row: Metrics = {

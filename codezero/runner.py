@@ -9,17 +9,15 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 
 from codezero.config import NodeConfig
-from codezero.errors import ChainError, CodeZeroError, DiskFullError, RankError
+from codezero.errors import ChainError, CodeZeroError, DiskFullError, FailedRunError, RankError
+from codezero.monitor.logs import log_survived
 from codezero.protocols import Checkpoints, Coordinator, Difficulty, Monitor, Proposer, Swarm
-from codezero.system.signals import FAILED, FINISHING_SECONDS, Overdue, Stop, again, leave
+from codezero.system.signals import ASKED, CUT, FAILED, FINISHING_SECONDS, INTERRUPTED, Overdue, Stop, again, leave
 from codezero.system.state import KnownRound, Persistent
 from codezero.types import Metrics, ScoredGroup
 
 logger = logging.getLogger(__name__)
 
-ASKED = "asked to stop"
-CUT = "asked to stop, and the iteration in flight left out"
-INTERRUPTED = "interrupted by a second signal, and the iteration in flight left out"
 ROOM_SECONDS = 2.0
 """Between two checks whether a full disk has room again."""
 MOST_REPEATS = 3
@@ -68,6 +66,10 @@ class Iterating:
     """In a row, by the step's consequence."""
     survived: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     """In this process, by the step's consequence and the kind of error."""
+    barren: int = 0
+    """Iterations of this process, none with a verdict or a proposal, so not saved; -1: there was one that had some."""
+    lost: dict[str, str] = field(default_factory=dict[str, str])
+    """The first error of each step without which nothing comes of an iteration, by its consequence."""
     repeated: Counter[int] = field(default_factory=Counter[int])
     """How often the node went back to a checkpoint, because its trainer was gone."""
 
@@ -91,7 +93,8 @@ class Iterating:
     def run(self) -> str:
         """Iterate until a limit, SIGINT or SIGTERM, finishing and saving the iteration in flight. Returns why.
 
-        An iteration that is not saved in time after a signal is left out, as if the process had been killed.
+        An iteration that is not saved in time after a signal is left out, as if the process had been killed. Raises
+        FailedRunError when nothing came of any iteration.
         """
         iteration, reason = self.restore(), FAILED
         try:
@@ -101,11 +104,13 @@ class Iterating:
             reason = CUT
             late = "the iteration in flight took over %g s after the signal; the next start goes on from iteration %d"
             logger.warning(late, self.finishing_seconds, self.kept)
-        except Exception:
-            logger.info(FAILED, exc_info=True)  # to the log file; whoever called shows it to people
-            raise
         finally:
-            self.monitor.close(reason)
+            self.monitor.close(FAILED if self.barren > 0 else reason)
+        if self.barren > 0:
+            parts = [
+                f"{part} ({self.failures[part] or self.barren} times), first {why}" for part, why in self.lost.items()
+            ]
+            raise FailedRunError(f"nothing came of any of this start's iterations: {'; '.join(parts) or 'no attempts'}")
         return reason
 
     def restore(self) -> int:
@@ -135,14 +140,17 @@ class Iterating:
             final = not self.kept or self.repeated[self.kept] >= MOST_REPEATS
             with self.tolerate(RankError, "going on from the newest checkpoint", most=int(final)):
                 row, judged = self.iterate(iteration, round_number)
+                self.barren += self.barren >= 0
+                if why := row.get("attempts/no_verdict_reason"):
+                    self.lost.setdefault("attempts without a verdict", str(why))
                 reason = self.reason_to_stop(iteration, began)
                 row |= self.measure(iteration, reason)
                 # Logged before saved: a crash between the two leaves a row too many, which a restart drops.
                 self.write(self.monitor.observe, iteration, row | self.tolerated, judged)
-                if reason or self.stop or time.monotonic() - saved >= self.config.run.checkpoint_seconds:
+                reason = reason or (ASKED if self.stop else "")
+                if self.barren < 0 and (reason or time.monotonic() - saved >= self.config.run.checkpoint_seconds):
                     self.write(self.checkpoints.save, iteration, self.parts)
                     self.kept, saved = iteration, time.monotonic()
-                    reason = reason or (ASKED if self.stop else "")
                 continue
             self.repeated[self.kept] += 1
             iteration, reason = self.restore(), ASKED if self.stop else ""
@@ -186,19 +194,11 @@ class Iterating:
             self.tolerated[f"tolerated/{kind}"] += 1
             self.survived[consequence, kind] += 1
             self.failures[consequence] += 1
+            if most:
+                self.lost.setdefault(consequence, f"{kind}: {error}")
             if most and self.failures[consequence] >= most:
                 logger.error("%s, %d times in a row: the node stops", consequence, most, exc_info=True)
                 raise
             log_survived(consequence, error, self.survived[consequence, kind])
         else:
             self.failures[consequence] = 0
-
-
-def log_survived(consequence: str, error: CodeZeroError, times: int) -> None:
-    """A warning at the first of `times` and at each power of ten; the trace of the first, for the log file alone."""
-    kind = {"error_kind": type(error).__name__}
-    if times == 1:
-        logger.warning("%s: %s", consequence, error, extra=kind)
-        logger.info("the trace of the first %s: %s", kind["error_kind"], consequence, exc_info=error)
-    elif str(times).strip("0") == "1":
-        logger.warning("%s: %s (%d times since the start)", consequence, error, times, extra=kind)

@@ -15,6 +15,7 @@ from random import Random
 from typing import Protocol
 
 from codezero.errors import ConfigError, EvaluatorError, ProblemError, translated
+from codezero.plugins import blamed
 from codezero.system.signals import within_cpu
 from codezero.types import Item, Problem, is_exam_question, problem_id
 
@@ -119,8 +120,7 @@ class TaskEnvironment:
         if problem.item is None:
             return None
         task = self._task(problem.item.level, problem.item.index)
-        failed = f"environment {self.name}: its score failed"
-        with translated(EvaluatorError, failed, Exception), within_cpu(SECONDS):
+        with blamed(EvaluatorError, f"environment {self.name}: its score"), within_cpu(SECONDS):
             score = self._tasks.score(task, answer)
             if score is not None and not 0 <= float(score) <= 1:  # NaN is in no range
                 raise ValueError(f"{score} is not 0 to 1")
@@ -148,8 +148,8 @@ class TaskEnvironment:
         )
 
     def _read(self, level: int, index: int) -> Task:
-        failed = f"environment {self.name}: item {index} of level {level} failed"
-        with translated(ProblemError, failed, Exception), within_cpu(SECONDS):
+        what = f"environment {self.name}: item {index} of level {level}"
+        with blamed(ProblemError, what), within_cpu(SECONDS):
             task = self._tasks.task(level, index)
         if not 0 < len(task.question) <= MAX_QUESTION:
             size = f"{len(task.question)} characters, not 1 to {MAX_QUESTION}"

@@ -1,23 +1,45 @@
 """Judge and reward of the user's own code: made to fit, and held to what they have to return.
 
-Whatever they raise or return that cannot be used is an EvaluatorError, as of a judge that cannot be asked.
+Whatever a judge raises or returns that cannot be used is an EvaluatorError, as of one that cannot be asked; a reward
+costs the attempts that it is about.
 """
 
+import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from codezero.config.learning import named
 from codezero.config.slots import JUDGES, REWARDS
-from codezero.errors import ConfigError, EvaluatorError
+from codezero.errors import ConfigError, EvaluatorError, OwnCodeError
 from codezero.evaluator.reward import unavailable
 from codezero.evaluator.types import Program, Reading
 from codezero.plugins import blamed, load_object
 from codezero.types import ScoredGroup, Verdict
 
+logger = logging.getLogger(__name__)
+
 JUDGE = ("names", "read", "forget")
 """What `types.Judge` has."""
+CALLS = 32
+"""Groups of attempts that tell a reward that fails from one that failed: an iteration's or two."""
+
+
+class _Failures:
+    """Counts what own code could not say."""
+
+    def __init__(self, lost: str) -> None:
+        """lost: what is lost by each, in the plural."""
+        self._lost, self._count = lost, 0
+
+    def add(self, errors: Sequence[EvaluatorError]) -> None:
+        """A warning, with the trace at the first, and whenever the number has another digit."""
+        before, self._count = self._count, self._count + len(errors)
+        if errors and (not before or len(str(before)) < len(str(self._count))):
+            trace = None if before else errors[0].__cause__
+            logger.warning("%s so far: %d; %s", self._lost, self._count, errors[0], exc_info=trace)
 
 
 class OwnJudge:
@@ -32,22 +54,39 @@ class OwnJudge:
         if self._judge is None and not callable(self._score):
             lacks = f"is a {type(given).__name__} without score, or {', '.join(JUDGE)}"
             raise ConfigError(f"{self._what} {lacks}; add what is missing")
-        self.names: tuple[str, ...] = tuple(self._judge.names) if self._judge else ("score",)
+        with blamed(ConfigError, self._what):
+            self.names: tuple[str, ...] = tuple(self._judge.names) if self._judge else ("score",)
+        self._failures = _Failures("programs without a score")
 
     def read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
-        """See `types.Judge`. Raises EvaluatorError, also for a score that is no finite number."""
+        """See `types.Judge`. Raises EvaluatorError, also for a score that is no finite number.
+
+        A program on which `score` fails costs no other one its reading, while those are the fewer.
+        """
+        if self._judge is None:
+            readings, failures = list[Reading](), list[EvaluatorError]()
+            for program in programs:
+                try:
+                    with blamed(EvaluatorError, self._what):
+                        readings.append(self._checked(Reading((self._score(program.question, program.code),))))
+                except EvaluatorError as error:
+                    failures.append(error)
+                    readings.append(Reading(None, f"{error!s:.300}"))
+            if 2 * len(failures) > len(programs):
+                raise failures[0]
+            self._failures.add(failures)
+            return readings
         with blamed(EvaluatorError, self._what):
-            if self._judge is None:
-                readings = [Reading((self._score(program.question, program.code),)) for program in programs]
-            else:
-                readings = list(cast("Iterable[Reading]", self._judge.read(programs, wanted)))
-            wrong = [score for reading in readings for score in reading.scores or () if not _usable(score)]
+            readings = [self._checked(each) for each in cast("Iterable[Reading]", self._judge.read(programs, wanted))]
             lengths = {len(reading.scores) for reading in readings if reading.scores is not None}
-        if wrong:
-            raise EvaluatorError(f"{self._what} scored {wrong[0]!r}; a score is a finite number, or None")
         if len(readings) != len(programs) or not lengths <= {len(self.names)}:
             raise EvaluatorError(f"{self._what} must return a score of each name for each of {len(programs)} programs")
         return readings
+
+    def _checked(self, reading: Reading) -> Reading:
+        if wrong := [score for score in reading.scores or () if score is not None and not math.isfinite(score)]:
+            raise EvaluatorError(f"{self._what} scored {wrong[0]!r}; a score is a finite number, or None")
+        return reading
 
     def forget(self) -> None:
         with blamed(EvaluatorError, self._what):
@@ -55,36 +94,58 @@ class OwnJudge:
                 self._judge.forget()
 
 
-def _usable(score: object) -> bool:
-    return score is None or math.isfinite(cast(float, score))
-
-
-def own_reward(spec: Any) -> Callable[[ScoredGroup], ScoredGroup]:
+class OwnReward:
     """Puts the rewards of `reward.function` in the place of the evaluator's, where a verdict may carry gradient.
 
-    Attempts without tokens are left alone: nobody learns from an exam's. Raises ConfigError; what is returned raises
-    EvaluatorError.
+    An attempt that it gives no usable reward is unavailable; a call that raises, or returns rewards of another scale or
+    number, costs its group. Attempts without tokens are left alone: nobody learns from an exam's.
     """
-    what = f"reward.function={named(spec)}"
-    function = load_object(spec, "reward.function", ("__call__",), REWARDS)
 
-    def rewarded(scored: ScoredGroup) -> ScoredGroup:
+    def __init__(self, spec: Any, own: str = "") -> None:
+        """own: peer id whose calls may end the run; a stranger's attempts may not. Raises ConfigError."""
+        self._what, self._reason, self._own = f"reward.function={named(spec)}", f"rewarded by {named(spec)}", own
+        self._function = load_object(spec, "reward.function", ("__call__",), REWARDS)
+        self._failures, self._calls = _Failures("attempts without a reward"), deque[tuple[int, int]](maxlen=CALLS)
+        """Of the last own calls: attempts without a usable reward, and attempts that were asked about."""
+
+    def __call__(self, scored: ScoredGroup) -> ScoredGroup:
+        """Raises OwnCodeError when it fails on more than half of the attempts of the last CALLS own groups."""
         if not any(completion.token_ids for completion in scored.group.completions):
             return scored
-        with blamed(EvaluatorError, what):
-            given = [None if each is None else float(each) for each in function(scored)]
-        if len(given) != len(scored.verdicts):
-            raise EvaluatorError(f"{what} returned {len(given)} rewards for {len(scored.verdicts)} attempts")
-        pairs = zip(scored.verdicts, given, strict=True)
-        return replace(scored, verdicts=tuple(with_reward(verdict, each) for verdict, each in pairs))
+        try:
+            with blamed(EvaluatorError, self._what):
+                given = list(self._function(scored))
+            if len(given) != len(scored.verdicts):
+                counts = f"{len(given)} rewards for {len(scored.verdicts)} attempts"
+                raise EvaluatorError(f"{self._what} returned {counts}")
+            pairs = zip(scored.verdicts, given, strict=True)
+            verdicts = [self._with(verdict, each) if verdict.trainable else verdict for verdict, each in pairs]
+        except EvaluatorError as error:
+            verdicts = [error if verdict.trainable else verdict for verdict in scored.verdicts]
+        failures = [each for each in verdicts if isinstance(each, EvaluatorError)]
+        self._failures.add(failures)
+        if scored.group.peer_id == self._own:
+            self._calls.append((len(failures), len(scored.trainable)))
+            lost, asked = (sum(counts) for counts in zip(*self._calls, strict=True))
+            if failures and len(self._calls) == CALLS and 2 * lost > asked:
+                share = f"no usable reward for {lost} of the last {asked} attempts"
+                raise OwnCodeError(f"{self._what}: {share}; the last failure: {failures[-1]}") from failures[-1]
+        known = [unavailable(f"{each!s:.300}") if isinstance(each, EvaluatorError) else each for each in verdicts]
+        return replace(scored, verdicts=tuple(known))
 
-    def with_reward(verdict: Verdict, reward: float | None) -> Verdict:
-        if not verdict.trainable:
-            return verdict
+    def _with(self, verdict: Verdict, given: Any) -> Verdict | EvaluatorError:
+        """The verdict with the reward, or why there is none. Raises EvaluatorError for a reward of another scale, which
+        says as little about the rest of its group."""
+        try:
+            with blamed(EvaluatorError, self._what):
+                reward = None if given is None else float(given)
+        except EvaluatorError as error:
+            return error
         if reward is None:
-            return unavailable(f"{what} gave no reward")
-        if not 0 <= reward <= 1:  # NaN is in no range
-            raise EvaluatorError(f"{what} returned {reward}; a reward is a number from 0 to 1, or None")
-        return replace(verdict, reward=reward, reasons=(*verdict.reasons, f"rewarded by {named(spec)}"))
-
-    return rewarded
+            return unavailable(f"{self._what} gave no reward")
+        if 0 <= reward <= 1:
+            return replace(verdict, reward=reward, reasons=(*verdict.reasons, self._reason))
+        wrong = EvaluatorError(f"{self._what} returned {reward}; a reward is a number from 0 to 1, or None")
+        if math.isfinite(reward):
+            raise wrong
+        return wrong

@@ -222,7 +222,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
             logger.info("judge: %s", reason)
         if fitted.fit is None:
             logger.warning(
-                "the judge has no proven skill and gets weight 0; rewards rest on the static pass alone (%s)",
+                "the judge has no proven skill and gets weight 0: it tells no attempt from another (%s)",
                 "; ".join([*fitted.reasons, *unread(list(readings.values()))]),
             )
         return fitted

@@ -18,7 +18,7 @@ from codezero.monitor.health import health, limit_seconds
 from codezero.monitor.metrics_file import FILE_NAME, MAX_WHOLE, NODE_FILE, number, whole
 from codezero.monitor.reader import find_runs
 from codezero.monitor.rollouts_db import measured_levels
-from codezero.monitor.run_state import CURVES, SILENT, Fold, History
+from codezero.monitor.run_state import CURVES, Fold, History
 from codezero.monitor.run_types import (
     MAX_PEERS,
     JudgeBelief,
@@ -30,7 +30,7 @@ from codezero.monitor.run_types import (
     RunCore,
     RunView,
 )
-from codezero.monitor.summaries import level_lines, proposal_lines, rehearsal
+from codezero.monitor.summaries import attempts_line, level_lines, proposal_lines, rehearsal
 from codezero.monitor.text import readable_name
 from codezero.solver.hub_push import HubState, read_state
 from codezero.swarm.network_status import FILE, FOLDER, NetworkStatus
@@ -95,6 +95,8 @@ class RunFiles:
             limit_seconds=limit_seconds(not begun, fold.step_seconds, fold.newest("eval/seconds")),
             tokens_per_second=fold.newest("tokens/sampled_per_second"),
             stand_ins=rehearsal(stand_ins, node.facts),
+            attempts=attempts_line(fold),
+            hindrance=fold.hindrance,
             facts=node.facts,
             series={name: fold.series[name].points for name in CURVES if fold.series[name].newest is not None},
             latest={name: value for name in CURVES if (value := fold.series[name].newest) is not None},
@@ -238,11 +240,10 @@ def read_run(folder: Path, files: RunFiles | None = None) -> RunStatus:
     files = files or RunFiles(folder, budget=MAX_BYTES)
     view = files.view(folder.name)
     fold, exam, state = files.fold, next(reversed(files.fold.exams), None), health(view, time.time())
-    silent = SILENT if view.running and view.judge.alarm == SILENT else ""
     return RunStatus(
         **{name: getattr(view, name) for name in RunCore.__struct_fields__ if name != "run"},
         run=str(folder),
-        problem="; ".join(filter(None, (full(folder), state.problem or silent))),
+        problem="; ".join(filter(None, (full(folder), state.problem or (view.hindrance if view.running else "")))),
         seconds_since_step=state.seconds_since_step,
         executed=exam.average if exam else None,
         executed_low=exam.low if exam else None,

@@ -75,6 +75,8 @@ def _lines(status: RunStatus) -> list[tuple[str, str]]:
         ("iteration", f"{_known(status.iteration)}{_ago(status, ', ')}"),
         ("round", _known(status.round)),
         ("reward", _known(status.reward, ".2f")),
+        ("attempts", status.attempts or UNKNOWN),
+        ("hindrance", status.hindrance),
         ("truth", _executed(status)),
         ("level", _known(status.level)),
         ("peers", UNKNOWN if status.peers is None else f"{status.peers:.0f} heard lately"),

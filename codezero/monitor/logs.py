@@ -18,7 +18,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from codezero.errors import CodeZeroError
 from codezero.monitor.text import clean
+
+logger = logging.getLogger(__name__)
 
 FILE_NAME = "swarm.log"
 MAX_BYTES, BACKUPS = 10 << 20, 3
@@ -171,3 +174,13 @@ def quiet_libraries() -> None:
             if type(handler) is logging.StreamHandler:  # no file handler and none of anybody's own kind
                 library.removeHandler(handler)  # pyright: ignore[reportUnknownArgumentType]
                 library.propagate = True
+
+
+def log_survived(consequence: str, error: CodeZeroError, times: int) -> None:
+    """A warning at the first of `times` and at each power of ten; the trace of the first, for the log file alone."""
+    kind = {"error_kind": type(error).__name__}
+    if times == 1:
+        logger.warning("%s: %s", consequence, error, extra=kind)
+        logger.info("the trace of the first %s: %s", kind["error_kind"], consequence, exc_info=error)
+    elif str(times).strip("0") == "1":
+        logger.warning("%s: %s (%d times since the start)", consequence, error, times, extra=kind)

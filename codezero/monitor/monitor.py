@@ -103,6 +103,9 @@ class RunMonitor:
         except OSError as error:  # the row is written: what is shown may be older, and the run goes on
             logger.warning("%s cannot be read, so older figures are shown: %s", self.folder / FILE_NAME, error.strerror)
             fold = self._history.fold
+        for found, words in fold.obstacles.values():
+            if found == iteration:
+                logger.warning("what keeps this run from learning: %s", words)
         self.state = self.state.after(fold, own)
         self._view.show(self.state)
 

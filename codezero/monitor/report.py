@@ -11,7 +11,15 @@ from pathlib import Path
 from codezero.monitor.rollouts_db import measured_levels
 from codezero.monitor.run_state import Fold
 from codezero.monitor.run_types import ExamView, Series
-from codezero.monitor.summaries import RunState, audit_line, best_and_worst, code_of, level_lines, proposal_lines
+from codezero.monitor.summaries import (
+    RunState,
+    attempts_line,
+    audit_line,
+    best_and_worst,
+    code_of,
+    level_lines,
+    proposal_lines,
+)
 from codezero.monitor.text import clean, count, duration, measured, percent, readable_name
 from codezero.system.files import replacing, write_atomic
 
@@ -183,6 +191,8 @@ def _run(fold: Fold, state: RunState) -> Iterator[str]:
         "" if tokens is None else f", {tokens:,.0f} tokens sampled a second"
     )
     most = NOT_MEASURED if peers.newest is None else f"{peers.newest:.0f} at the end, {peers.highest:.0f} at most"
+    yield f"- attempts: {_inline(attempts_line(fold, whole=True), 400) or NOT_MEASURED}"
+    yield from (f"- from iteration {at} on: {_inline(words, 500)}" for at, words in fold.obstacles.values())
     yield f"- peers: {most}" + ("" if shared is None else f"; {percent(shared)} of what was learnt came from them")
     errors = ", ".join(f"{_inline(name)} ({times})" for name, times in sorted(fold.survived.items()))
     yield f"- tolerated errors: {errors or 'none'}"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self, cast
 
+from codezero.monitor.health import hindrances
 from codezero.monitor.metrics_file import FILE_NAME, LARGEST, MAX_BYTES, Tail, number, parse, whole
 from codezero.monitor.run_types import MAX_EXAMS, MAX_POINTS, MAX_ROUNDS, ExamView, Series
 from codezero.monitor.text import clean
@@ -25,6 +26,8 @@ CURVES = {
     "judge_false_positive_share": "judge/canary_false_positive_share", "peers": "swarm/peers",
     "external_share": "swarm/external_share",
     "time": "time", "seconds": "seconds", "tokens": "tokens/sampled_per_second", "tokens_total": "",
+    "learned_share": "attempts/learned_share", "cut_off_share": "attempts/cut_off_share",
+    "no_verdict_share": "attempts/no_verdict_share",
     "cpu": "system/cpu", "memory": "system/memory_bytes", "gpu_memory": "system/gpu_bytes",
     **{f"seconds_{step}": f"seconds/{step}" for step in STEPS},
     **{f"success_{level}": f"difficulty/success_{level}" for level in range(1, 6)},
@@ -46,7 +49,6 @@ MAX_COUNTED = 1_000
 """Peers whose groups are counted; the least recent ones are dropped."""
 RECENT = 64
 """Rows in which the newest value of a key is looked up."""
-SILENT = "the judge does not answer: nothing is learned until it does"
 
 
 class Averaged:
@@ -117,6 +119,8 @@ class Fold:
     """Errors that the run survived, by type, over all its processes."""
     troubles: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     """(iteration, trouble with judge or sampler) wherever it began or changed; the first ones."""
+    obstacles: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+    """The iteration and the words in which each of `health.hindrances` was found first."""
     recent: deque[Metrics] = field(default_factory=lambda: deque[Metrics](maxlen=RECENT))
     """Whole rows, newest last."""
     _counters: dict[str, int] = field(default_factory=dict[str, int])
@@ -130,6 +134,8 @@ class Fold:
             if (row := parse(line)) is not None:
                 self._add(row, cast(int, row["iteration"]))
                 self.recent.append(row)
+                for cause, words in hindrances(self.recent).items():
+                    self.obstacles.setdefault(cause, (cast(int, row["iteration"]), words))
         return self
 
     def newest(self, key: str) -> float | None:
@@ -151,6 +157,11 @@ class Fold:
         """Median of the recent iterations, without exams."""
         seconds = [value for row in self.recent if (value := number(row, "seconds")) is not None]
         return statistics.median(seconds) if seconds else None
+
+    @property
+    def hindrance(self) -> str:
+        """What keeps the run from learning now, and the setting that mends it; empty: nothing."""
+        return "; ".join(hindrances(self.recent).values())
 
     @property
     def trouble(self) -> str:
@@ -234,8 +245,6 @@ class History:
 
 def trouble_of(row: Metrics) -> str:
     """What a person has to know at once of a row with the judge's figures; empty when nothing is wrong."""
-    if (number(row, UNAVAILABLE) or 0.0) >= 0.999:
-        return SILENT
     alarms = {"the judge": row.get("judge/alarm"), "the sampler": row.get(MISMATCH)}
     return "; ".join(f"ALARM: {who} {clean(str(alarm), 400)}" for who, alarm in alarms.items() if alarm)
 

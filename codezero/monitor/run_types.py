@@ -170,6 +170,10 @@ class RunCore(RunHead, frozen=True, kw_only=True):
     """A last step older than this is a stall, of a run that is running."""
     stand_ins: str
     """What stands in for sources of problems, or for the exam or the canaries, and why; empty: nothing."""
+    attempts: str
+    """What became of the newest own ones, for people; empty: not known."""
+    hindrance: str
+    """What keeps it from learning, and the setting that mends it; empty: nothing."""
     facts: dict[str, str]
     """What stays the same: models, problems, the kind of swarm."""
     tolerated: dict[str, int]

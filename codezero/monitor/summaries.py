@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from codezero.code.answer import read_answer
+from codezero.monitor.health import REASON
 from codezero.monitor.metrics_file import number
 from codezero.monitor.run_state import Fold
 from codezero.monitor.run_types import ExamView
@@ -42,7 +43,9 @@ class RunState:
     exams: Sequence[ExamView] = ()
     tolerated: Mapping[str, int] = field(default_factory=dict[str, int])
     trouble: str = ""
-    """What is wrong with judge or sampler now."""
+    """What is wrong with judge or sampler, or keeps the run from learning, now."""
+    attempts: str = ""
+    """What became of the newest own ones."""
     audit: str = ""
     stand_ins: str = ""
     """What stands in for sources of problems now."""
@@ -71,7 +74,8 @@ class RunState:
             rewards=[value for _, value in fold.series["reward"].points],
             exams=list(fold.exams),
             tolerated=dict(fold.survived),
-            trouble=fold.trouble,
+            trouble="; ".join(filter(None, (fold.trouble, fold.hindrance))),
+            attempts=attempts_line(fold),
             audit=audit_line(fold.judge),
             stand_ins=str(fold.last.get("problems/stand_ins") or ""),
             problem=most_telling(scored) or self.problem,
@@ -92,6 +96,7 @@ def plain_line(state: RunState, exams: str = "") -> str:
         "" if state.level is None else f"level {state.level:.0f}",
         count(state.peers, "peer"),
         "" if state.seconds_per_iteration is None else duration(state.seconds_per_iteration),
+        "" if state.trouble else state.attempts,
         state.trouble,
         count(sum(state.tolerated.values()), "tolerated error") if state.tolerated else "",
     ]
@@ -151,6 +156,22 @@ def code_of(text: str, entry_point: str) -> str:
     fenced = FENCED.search(text)
     answer = read_answer(text, entry_point).code or (fenced[1] if fenced else text)
     return answer.strip("\n")
+
+
+def attempts_line(fold: Fold, *, whole: bool = False) -> str:
+    """`71.0 % of the attempts learned, 3.0 % cut off, 1.0 % without a verdict: the judge abstains`; empty: not known.
+
+    whole: over the run; else the newest.
+    """
+    series = [fold.series[f"{name}_share"] for name in ("learned", "cut_off", "no_verdict")]
+    learned, cut_off, no_verdict = (each.mean if whole else each.newest for each in series)
+    if learned is None:
+        return ""
+    reason = next((text for row in reversed(fold.recent) if (text := row.get(REASON))), "") if no_verdict else ""
+    why = f": {clean(str(reason), 200)}" if reason else ""
+    return (
+        f"{percent(learned)} of the attempts learned, {percent(cut_off)} cut off, {percent(no_verdict)} unjudged{why}"
+    )
 
 
 def audit_line(row: Metrics) -> str:

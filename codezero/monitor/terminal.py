@@ -54,7 +54,11 @@ def framed(body: RenderableType, title: Text, style: str = "dim", note: Text | N
 def render(state: RunState, *, height: int = 24, now: float | None = None, line: str = "") -> RenderableType:
     """The whole view, at most `height` rows; `now` (unix seconds) drives the clock; `line` is the last row."""
     low, high = CODE_ROWS
-    more = sum(map(bool, (state.tolerated, state.audit, state.trouble, rehearsal(state.stand_ins, state.facts))))
+    more = sum(
+        map(
+            bool, (state.tolerated, state.attempts, state.audit, state.trouble, rehearsal(state.stand_ins, state.facts))
+        )
+    )
     code_rows = max(low, min(high, height - FIXED_ROWS - more))
     body = Group(_head(state, now), Rule(style="dim"), _curves(state), _facts(state))
     models = ((name, state.facts[name]) for name in MODELS if name in state.facts)
@@ -126,6 +130,8 @@ def _facts(state: RunState) -> RenderableType:
     table.add_column(style="dim", no_wrap=True, min_width=LABEL_WIDTH)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     table.add_row("judge", _trust(state.exams[-1] if state.exams else None))
+    if state.attempts:
+        table.add_row("attempts", state.attempts)
     if state.audit:
         table.add_row("audit", state.audit)
     if stand_ins := rehearsal(state.stand_ins, state.facts):

@@ -104,7 +104,8 @@ class DataSource:
                 assert isinstance(entry, Problem)
                 self._given[entry.id[:KEY_DIGITS]] = None
                 return entry
-            self._counts[f"refused_{refusal.reason}"] += 1
+            if not self._cursor.epoch:  # later ones refuse the same rows again
+                self._counts[f"refused_{refusal.reason}"] += 1
         return None
 
     def state(self) -> SourceState:

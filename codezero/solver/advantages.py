@@ -3,12 +3,14 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import math
+import re
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from codezero.types import ScoredGroup, Verdict
+from codezero.types import BELIEF, Metrics, ScoredGroup, Status, Verdict
 
 LEAST_SPREAD = 1e-4
 """Rewards in [0, 1] that lie closer together differ by rounding, not by merit."""
@@ -66,3 +68,31 @@ def merged_advantages(groups: Sequence[ScoredGroup], scale: str) -> dict[int, li
     for same in together.values():
         weights |= {id(scored): line for scored, line in zip(same, joint_advantages(same, scale) or [], strict=False)}
     return weights
+
+
+def outcomes(local: Sequence[ScoredGroup], learned: int) -> Metrics:
+    """`attempts/...`: what became of own attempts, of which so many entered the update, and what kept the others out.
+
+    Shares of all; one that was cut off is not counted as failing, wrong or right, which are of groups without spread.
+    """
+    flat = [joint_advantages([scored], "none") is None for scored in local]
+    kinds, reasons = Counter[str](), dict[str, list[str]]()
+    for scored, same in zip(local, flat, strict=True):
+        for completion, verdict in zip(scored.group.completions, scored.verdicts, strict=True):
+            if verdict.status is Status.UNAVAILABLE:
+                reason = verdict.reasons[0] if verdict.reasons else "no reason given"
+                reasons.setdefault(re.sub(r"\d+", "", reason), []).append(reason)
+            kinds["cut_off"] += not completion.finished
+            kinds[verdict.status] += not verdict.trainable
+            if same and completion.finished and verdict.trainable:
+                failing = verdict.status is Status.CERTAIN_FAILURE
+                kinds["failing" if failing else "right" if verdict.correctness >= BELIEF else "wrong"] += 1
+    count = sum(len(scored.verdicts) for scored in local)
+    kinds |= {"learned": learned, "no_verdict": kinds[Status.UNAVAILABLE]}
+    names = ("learned", "cut_off", "no_verdict", Status.QUARANTINED, "failing", "wrong", "right")
+    shares: Metrics = {f"attempts/{name}_share": kinds[name] / count if count else None for name in names}
+    return shares | {
+        "attempts/count": count,
+        "attempts/no_verdict_reason": max(reasons.values(), key=len)[0] if reasons else None,
+        "train/zero_spread_share": sum(flat) / len(flat) if flat else None,
+    }

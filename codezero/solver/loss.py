@@ -49,7 +49,7 @@ def own_loss(spec: Any) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
         given = LossInputs(logprobs, old, inputs.get("ref_per_token_logps"), pushes * mask, mask)
         try:
             made = function(given)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if ran_out_of_memory(error):  # smaller passes follow
                 raise
             with blamed(ConfigError, what):

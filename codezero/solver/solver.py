@@ -17,7 +17,7 @@ import msgspec
 from codezero.config import ExternalConfig, SolverConfig
 from codezero.models.chat import encode_prompts
 from codezero.protocols import GroupSampler
-from codezero.solver.advantages import batch_normalized, counts, joint_advantages, merged_advantages
+from codezero.solver.advantages import batch_normalized, counts, joint_advantages, merged_advantages, outcomes
 from codezero.solver.batch import Batch, TrainingRow, Update
 from codezero.solver.peer_rollouts import External, PeerFilter, PeerReader
 from codezero.solver.replay import Replay
@@ -128,11 +128,11 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
             update = self.learner.update(Batch(tuple(rows), foreign.idle_rows, foreign.idle_tokens))
         if self.config.replay:
             self.replay.add(own)
-        return self._metrics(local, foreign, update, len(again)) | mismatch | {"train/stale_rows": len(stale)}
+        metrics = self._metrics(local, foreign, update, len(again)) | outcomes(local, len(own) + len(stale))
+        return metrics | mismatch | {"train/stale_rows": len(stale)}
 
     def _metrics(self, local: Sequence[ScoredGroup], foreign: External, update: Update, replayed: int) -> Metrics:
         logprobs = [each for scored in local for completion in scored.group.completions for each in completion.logprobs]
-        flat = sum(joint_advantages([group], "none") is None for group in local)
         broken = sum(verdict.trainable and not counts(verdict) for scored in local for verdict in scored.verdicts)
         if broken:
             logger.error("%d rewards are no finite numbers; their attempts are left out", broken)
@@ -145,7 +145,6 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
             "train/entropy": -math.fsum(logprobs) / len(logprobs) if logprobs else None,
             "train/grad_norm": update.grad_norm,
             "train/clip_share": update.clip_share,
-            "train/zero_spread_share": flat / len(local) if local else None,
             "train/rows": update.rows,
             "train/replayed_rows": replayed,
             "train/broken_rewards": broken,

@@ -13,7 +13,10 @@ from typing import NoReturn
 LEASH = "CODEZERO_LEASH"
 """Environment variable with the file descriptor of the parent-death pipe."""
 FAILED = "stopped by an error"
-"""Why a run ended that neither a limit nor a signal ended."""
+"""Why a run ended that neither a limit nor a signal ended; by a signal:"""
+ASKED = "asked to stop"
+CUT = "asked to stop, and the iteration in flight left out"
+INTERRUPTED = "interrupted by a second signal, and the iteration in flight left out"
 LEAVING_SECONDS = 30.0
 """From the request to stop to the end of a process; whoever asked may kill it then."""
 FINISHING_SECONDS = 20.0

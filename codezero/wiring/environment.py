@@ -3,13 +3,14 @@
 import dataclasses
 
 from codezero.config import NodeConfig
+from codezero.config.learning import named
 from codezero.config.slots import CODE, ENVIRONMENTS
 from codezero.environment import Environment
 from codezero.environments.code import CodeEnvironment
 from codezero.environments.tasks import TaskEnvironment
 from codezero.errors import ConfigError
 from codezero.nano import NANO
-from codezero.plugins import load_object
+from codezero.plugins import blamed, load_object
 
 NEEDS = ("name", "version", "task", "score")
 
@@ -29,7 +30,8 @@ def build_environment(config: NodeConfig) -> Environment:
     ):
         if is_asked:
             raise ConfigError(f"{key} is of environment=code alone; drop it or environment={config.environment}")
-    return TaskEnvironment(load_object(config.environment, "environment", NEEDS, ENVIRONMENTS))
+    with blamed(ConfigError, f"environment={named(config.environment)}"):  # it reads what may be properties
+        return TaskEnvironment(load_object(config.environment, "environment", NEEDS, ENVIRONMENTS))
 
 
 def fitted(config: NodeConfig, environment: Environment) -> NodeConfig:

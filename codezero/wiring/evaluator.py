@@ -18,7 +18,7 @@ from codezero.environment import Environment
 from codezero.environments.tasks import TaskEnvironment
 from codezero.errors import ProblemError
 from codezero.evaluator.canaries import CanaryLibrary, proven
-from codezero.evaluator.own import OwnJudge, own_reward
+from codezero.evaluator.own import OwnJudge, OwnReward
 from codezero.plugins import file_of
 from codezero.problems.dedup import Novelty
 from codezero.problems.held_back import canary_rows, digest
@@ -63,10 +63,11 @@ def build_evaluator(
     say: Say,
     models: FrozenModels | None = None,
     environment: Environment | None = None,
+    own: str = "",
 ) -> Evaluator:
     """The frozen judge, calibrated on canaries that no solver sees; or execution, where the settings ask for it.
     `models`: those that a judge may share; None: it has its own. `environment`: whose own rule decides, where it has
-    one.
+    one. `own`: the peer id of this node.
 
     Raises ModelError, EvaluatorError, SandboxError and ProblemError.
     """
@@ -77,7 +78,7 @@ def build_evaluator(
     from codezero.code.worker import StaticGuard
 
     settings, function = config.evaluator, config.reward.function
-    rewarded = own_reward(function) if function else None
+    rewarded = OwnReward(function, own) if function else None
     guard = stack.enter_context(StaticGuard(seconds=settings.guard_seconds, memory_mib=settings.guard_memory_mib))
     if config.reward.mode == "rlvr":
         from codezero.evaluator.executed import ExecutedEvaluator

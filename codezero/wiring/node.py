@@ -6,10 +6,11 @@ starts in parallel and must exist before CUDA does.
 
 import dataclasses
 import importlib
+import logging
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from codezero.chain.rounds import LateChain
 from codezero.config import NodeConfig
 from codezero.config.learning import source_weights
 from codezero.environment import Environment
-from codezero.errors import ConfigError, translated
+from codezero.errors import ConfigError, FailedRunError, translated
 from codezero.login.page_process import PageProcess, announce, wanted
 from codezero.monitor.logs import setup_logging
 from codezero.monitor.monitor import RunMonitor
@@ -38,7 +39,7 @@ from codezero.runs import RunFolder
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.network_status import ADDRESSES
-from codezero.system.signals import Stop, end_with_parent, leave
+from codezero.system.signals import FAILED, Stop, end_with_parent, leave
 from codezero.system.state import KnownRound
 from codezero.types import REHEARSAL, Metrics, Problem
 from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, usual_recursion_limit, with_login
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
     from codezero.models.generation import Sampler
     from codezero.models.load import LoadedModel
     from codezero.solver.updater import Learner
+
+logger = logging.getLogger(__name__)
 
 VERSIONS = "weights"
 """The folder of a run that its trainer publishes the policy in."""
@@ -83,7 +86,7 @@ def run_node(
     def answer(which: signal.Signals, _before: int) -> None:
         leave(which, lambda: monitor.cut(NOT_BEGUN) if monitor else cut_short(start))
 
-    with Stop().on_signals(answer=answer), ExitStack() as stack:
+    with in_the_log(), Stop().on_signals(answer=answer), ExitStack() as stack:
         identity = Identity.load_or_create(Path(config.swarm.identity))
         environment = build_environment(config)
         config, proposes = fitted(with_login(config), environment), config.role == "proposer"
@@ -113,8 +116,23 @@ def run_node(
         folder.record_start()
         if page is not None:
             announce(page)
-        node.run()
+        try:
+            node.run()
+        except FailedRunError as error:
+            if node.stop.received is not signal.SIGINT:
+                raise
+            logger.error("%s", error)
     return node.stop.received is signal.SIGINT
+
+
+@contextmanager
+def in_the_log() -> Generator[None]:
+    """What ends a node stands in its log file, with its trace; whoever called shows it to people."""
+    try:
+        yield
+    except Exception:
+        logger.info(FAILED, exc_info=True)
+        raise
 
 
 def cut_short(start: PlainView) -> None:
@@ -170,7 +188,7 @@ def build_node(site: Assembly, variables: Sequence[Mapping[str, str]]) -> Node:
     policy = learner.policy
     loading.set_result(policy)
     models = FrozenModels(config, monitor.busy, policy)
-    evaluator = build_evaluator(config, canaries, stack, monitor.busy, models, environment)
+    evaluator = build_evaluator(config, canaries, stack, monitor.busy, models, environment, swarm.peer_id)
     solver = build_solver(config, environment, learner, sampler, swarm.peer_id)
     if config.verifier.model != "off":
         solver = build_verified(config, solver, verifier_variables, site.folder.path, monitor.busy, stack)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from codezero.config import NodeConfig, ProposerConfig, RunConfig
-from codezero.errors import AlarmError, ChainError, EvaluatorError, SandboxError, SwarmError
+from codezero.errors import AlarmError, ChainError, EvaluatorError, FailedRunError, SandboxError, SwarmError
 from codezero.node import InStep, Node, best_proposer, mean_reward, success_at_proposals
 from codezero.types import Completion, Feedback, Post, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
 
@@ -283,9 +283,34 @@ def test_a_silent_judge_is_not_a_wrong_answer() -> None:
             raise EvaluatorError("no answer")
 
     parts = Silent()
-    make_node(parts).run()
-    assert "step 0+0" in parts.calls and parts.rows[-1]["reward/mean"] is None
+    with pytest.raises(
+        FailedRunError, match=r"not everything could be judged.* \(1 times\), first EvaluatorError: no answ"
+    ):
+        make_node(parts).run()
+    assert "step 0+0" in parts.calls and parts.rows[-1]["reward/mean"] is None and not parts.saved
     assert not any(call.startswith("reward") for call in parts.calls)
+
+
+def test_a_run_in_which_no_attempt_got_a_verdict_has_failed_and_one_that_did_has_not() -> None:
+    class Masked(Parts):
+        def __init__(self, silent: int) -> None:
+            super().__init__()
+            self.silent = silent
+
+        def score(self, groups: list[RolloutGroup]) -> list[ScoredGroup]:
+            status = Status.UNAVAILABLE if self.silent > 0 else Status.JUDGED
+            return [ScoredGroup(group, (verdict(0.5, status), verdict(0.0, status))) for group in groups]
+
+        def step(self, local: list[ScoredGroup], peers: list[ScoredGroup]) -> dict[str, Any]:
+            self.silent -= 1
+            return {"attempts/no_verdict_reason": "own.py:f gave no reward"}
+
+    parts = Masked(3)
+    with pytest.raises(FailedRunError, match=r"^nothing came .*a verdict \(3 times\), first own.py:f gave no reward$"):
+        make_node(parts, max_iterations=3).run()
+    assert not parts.saved, "the next start plays them again"
+    parts = Masked(2)
+    assert make_node(parts, max_iterations=3).run() == "max_iterations reached" and parts.saved == [3]
 
 
 def test_a_broken_sandbox_costs_the_exam_only() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from codezero.errors import ConfigError
-from codezero.plugins import file_of, load_object
+from codezero.errors import ConfigError, EvaluatorError, OwnCodeError
+from codezero.plugins import blamed, file_of, load_object
 
 CODE = """
 from __future__ import annotations
@@ -124,3 +124,33 @@ def test_a_file_is_found_without_running_it(home: Path) -> None:
     assert "there is no file" in refusal("away.py:rows", load=file_of)
     assert "there is no module my_pkg.none" in refusal("my_pkg.none:rows", load=file_of)
     assert "my_pkg.broken" not in sys.modules
+
+
+LEAVING = """import argparse, sys
+def quiet(*_): sys.exit(0)
+def words(*_):
+    argparse.ArgumentParser().parse_args(["--nowhere"])
+class Made:
+    def __init__(self): raise SystemExit("no key\\nat all")
+"""
+
+
+@pytest.mark.parametrize(("name", "line", "code"), [("quiet", 2, 0), ("words", 4, 2)])
+def test_code_that_leaves_is_code_that_failed(home: Path, name: str, line: int, code: int) -> None:
+    (home / "leaving.py").write_text(LEAVING)
+    function = load_object(f"leaving.py:{name}", "a.key")
+    with pytest.raises(OwnCodeError) as caught, blamed(EvaluatorError, "it"):
+        function()
+    assert str(caught.value) == f"it left with sys.exit({code}) ({home}/leaving.py:{line}); let it return"
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [("leaving.py:Made", "'no key\\nat all') (H/leaving.py:6)"), ("at_once.py:x", "3) (H/at_once.py:2)")],
+)
+def test_code_that_leaves_while_it_loads_is_no_end_without_a_reason(home: Path, spec: str, words: str) -> None:
+    (home / "leaving.py").write_text(LEAVING)
+    (home / "at_once.py").write_text("import sys\nsys.exit(3)")
+    with pytest.raises(OwnCodeError, match=rf"^a.key={spec}.* left with sys.exit") as caught:
+        load_object(spec, "a.key")
+    assert words.replace("H", str(home)) in str(caught.value) and "\n" not in str(caught.value)

@@ -114,6 +114,8 @@ export const RunView = object({
   limit_seconds: number,
   tokens_per_second: maybe(number),
   stand_ins: text,
+  attempts: text,
+  hindrance: text,
   facts: table(text),
   series: table(series),
   latest: table(number),

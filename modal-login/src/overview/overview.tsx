@@ -22,13 +22,18 @@ export function Overview({ view, link, page }: { view: RunView; link: Link; page
   return (
     <Charts runs={runs} ended={!view.running}>
       <Head view={view} link={link} />
-      {view.stand_ins !== "" && (
-        <Notice tone="alarm" role="status">
-          <ForeignLine text={view.stand_ins} limit={400} />
+      {[view.stand_ins, view.hindrance].filter(Boolean).map((text) => (
+        <Notice key={text} tone="alarm" role="status">
+          <ForeignLine text={text} limit={800} />
         </Notice>
-      )}
+      ))}
       {page === "overview" && <Answer exams={view.exams} ended={!view.running} />}
       {page === "overview" && <Figures view={view} />}
+      {page === "overview" && view.attempts !== "" && (
+        <p className="note">
+          <ForeignLine text={view.attempts} limit={400} />
+        </p>
+      )}
       <Tabs run={view.run} page={page} />
       {sections.map((Section, index) => (
         <Boundary key={index}>

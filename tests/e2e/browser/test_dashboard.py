@@ -41,7 +41,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     )
     rehearsed = monitor(folder / "runs" / "rehearsed")
     rehearsed.started(0)
-    rehearsed.observe(1, full_row(1, problems__stand_ins=f"{REHEARSAL}: {HOSTILE[0]}"), [])
+    unjudged: dict[str, Any] = {"attempts__count": 8, "attempts__learned_share": 0.5, "attempts__no_verdict_share": 0.5}
+    unjudged["attempts__no_verdict_reason"] = HOSTILE[0]
+    rehearsed.observe(1, full_row(1, problems__stand_ins=f"{REHEARSAL}: {HOSTILE[0]}", **unjudged), [])
     rehearsed.close("max_iterations reached")
     played(folder / "runs" / "fleet" / "node-1", 12).close("asked to stop")
     played(folder / "runs" / "old", 25, *HOSTILE).close("max_iterations reached")
@@ -88,7 +90,9 @@ def test_a_run_that_has_ended_is_shown_whole(page: Page, server: Served) -> None
 
 def test_a_rehearsal_is_called_one_above_all_figures(page: Page, server: Served) -> None:
     page.goto(f"{server.url}/#/run/rehearsed")
-    notice = page.locator("main .notice")
+    expect(page.locator("main .notice").nth(1)).to_contain_text("50.0 % of the attempts have no verdict (")
+    expect(page.locator("main")).to_contain_text("50.0 % of the attempts learned, — cut off, 50.0 % unjudged")
+    notice = page.locator("main .notice").first
     expect(notice).to_contain_text(REHEARSAL)
     expect(notice).to_be_in_viewport()
     assert notice.locator("img, script").count() == 0 and page.evaluate("window.pwned") is None

@@ -81,7 +81,7 @@ def test_a_place_at_which_a_generator_fails_is_no_problem(monkeypatch: pytest.Mo
     environment = TaskEnvironment(gym := ReasoningGym(["gcd"], name="fails"))
     place = environment.generate("a").item
     monkeypatch.setattr(gym, "_generator", lambda name, level: {})
-    with pytest.raises(ProblemError, match="failed"):
+    with pytest.raises(ProblemError, match="raised KeyError"):
         environment.derive(replace(place, index=place.index + 1))
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from codezero.config import DataConfig
 from codezero.environments.code import CodeEnvironment
 from codezero.environments.tasks import Task
-from codezero.errors import ConfigError, EvaluatorError, ProblemError
+from codezero.errors import ConfigError, EvaluatorError, OwnCodeError, ProblemError
 from codezero.evals.grading import ScoreGrader
 from codezero.evals.task import task_of
 from codezero.evaluator.scored import ScoredEvaluator
@@ -123,6 +123,17 @@ def test_an_answer_that_breaks_the_rule_costs_only_itself() -> None:
     assert evaluator.metrics()["judge/unavailable_share"] == 2 / 3
     with pytest.raises(EvaluatorError, match="a mistake"):
         evaluator.score([attempts(problem, "crash", "crash")])
+
+
+def test_a_rule_that_leaves_does_not_end_the_process() -> None:
+    def leave(*_: object) -> None:
+        sys.exit(0)
+
+    with pytest.raises(OwnCodeError, match="its score left with"):
+        environment = sums(score=leave)
+        ScoredEvaluator(environment).score([attempts(environment.generate("a"), "0.5")])
+    with pytest.raises(OwnCodeError, match="item 0 of level 1 left with"):
+        sums(task=leave)
 
 
 def test_a_score_out_of_bounds_is_no_reward() -> None:

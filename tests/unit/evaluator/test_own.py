@@ -1,6 +1,7 @@
 """A judge and a reward of one's own: made to fit, measured like any judge, and held to what they have to return."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ from builders.models import judged
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.config import EvaluatorConfig
-from codezero.errors import ConfigError, EvaluatorError
-from codezero.evaluator.own import OwnJudge, own_reward
+from codezero.errors import ConfigError, EvaluatorError, OwnCodeError
+from codezero.evaluator.own import CALLS, OwnJudge, OwnReward
 from codezero.evaluator.types import Program, Reading
-from codezero.types import ScoredGroup, Status
+from codezero.types import Status
 from codezero.wiring.evaluator import judge_identity
 
 CODE = """
@@ -91,9 +92,9 @@ def test_another_judge_is_known_by_its_name_and_its_code() -> None:
     assert identity("own.py:Simple") not in seen
 
 
-def reward(body: str) -> Callable[[ScoredGroup], ScoredGroup]:
+def reward(body: str, own: str = "") -> OwnReward:
     Path(f"reward_{abs(hash(body))}.py").write_text(f"def give(scored):\n    {body}\n")
-    return own_reward(f"reward_{abs(hash(body))}.py:give")
+    return OwnReward(f"reward_{abs(hash(body))}.py:give", own)
 
 
 STATUSES = [Status.JUDGED, Status.CERTAIN_FAILURE, Status.QUARANTINED, Status.UNAVAILABLE]
@@ -114,22 +115,56 @@ def test_none_masks_an_attempt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "words"),
+    ("body", "words", "left"),
     [
-        ("return [0.5]", "returned 1 rewards for 2 attempts"),
-        ("return [0.5, 1.1]", "returned 1.1; a reward is a number from 0 to 1, or None"),
-        ("return [0.5, -0.1]", "returned -0.1; a reward"),
-        ("return [0.5, float('nan')]", "returned nan; a reward"),
-        ("return ['much', 0.5]", "raised ValueError: could not convert"),
-        ("return 0.5", "raised TypeError: 'float' object is not iterable"),
-        ("return 1 / 0", "raised ZeroDivisionError: division by zero"),
+        ("return [0.5]", "returned 1 rewards for 2 attempts", 0),
+        ("return [0.5, 1.1]", "returned 1.1; a reward is a number from 0 to 1, or None", 0),
+        ("return [0.5, -0.1]", "returned -0.1; a reward", 0),
+        ("return [0.5, float('nan')]", "returned nan; a reward", 1),
+        ("return [0.5, float('inf')]", "returned inf; a reward", 1),
+        ("return [0.5, 'much']", "raised ValueError: could not convert", 1),
+        ("return [0.5, []]", "raised TypeError: float() argument", 1),
+        ("return 0.5", "raised TypeError: 'float' object is not iterable", 0),
+        ("return 1 / 0", "raised ZeroDivisionError: division by zero", 0),
     ],
 )
-def test_what_is_no_reward_is_one_line(body: str, words: str) -> None:
-    with pytest.raises(EvaluatorError) as caught:
-        reward(body)(judged(1, [0.9, 0.8]))
-    assert str(caught.value).startswith("reward.function=reward_") and words in str(caught.value)
-    assert "\n" not in str(caught.value)
+def test_what_is_no_reward_costs_the_attempts_that_it_is_about(
+    body: str, words: str, left: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    give = reward(body)
+    after = give(judged(1, [0.9, 0.8]))
+    assert len(after.trainable) == left
+    (why,) = after.verdicts[-1].reasons
+    assert why.startswith("reward.function=reward_") and words in why and "\n" not in why
+    give(judged(1, [0.9, 0.8]))
+    (line,) = caplog.records
+    assert words in line.getMessage() and bool(line.exc_info) == ("raised" in words), "the trace of what was raised"
+
+
+def test_one_that_keeps_failing_ends_the_run_at_own_attempts_alone() -> None:
+    give, one = reward("raise KeyError('worn')", own="me"), judged(1, [0.9, 0.8])
+    for peer_id in ["a stranger"] * 2 * CALLS + ["me"] * (CALLS - 1):
+        give(replace(one, group=replace(one.group, peer_id=peer_id)))
+    with pytest.raises(
+        OwnCodeError, match=r"^reward.function=reward_\d+.py:give: no usable reward for 64 of the last 64"
+    ):
+        give(replace(one, group=replace(one.group, peer_id="me")))
+
+
+def test_one_that_fails_for_the_fewer_goes_on() -> None:
+    give, one = reward("return [0.5, float('nan')]", own="me"), judged(1, [0.9, 0.8])
+    for _ in range(3 * CALLS):
+        assert len(give(replace(one, group=replace(one.group, peer_id="me"))).trainable) == 1
+
+
+def test_a_score_that_fails_costs_its_program_while_those_are_the_fewer() -> None:
+    Path("own.py").write_text("def score(question, code): return 1 / len(code)")
+    judge = OwnJudge("own.py:score")
+    readings = judge.read([EMPTY, SHORT, SHORT], frozenset())
+    assert readings[0].scores is None and "raised ZeroDivisionError" in readings[0].why_not
+    assert readings[1:] == [Reading((1.0,))] * 2
+    with pytest.raises(EvaluatorError, match=r"raised ZeroDivisionError: division by zero \(.*own.py:1\)"):
+        judge.read([EMPTY, EMPTY, SHORT], frozenset())
 
 
 @pytest.fixture(scope="module")

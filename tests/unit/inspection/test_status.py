@@ -19,7 +19,7 @@ from codezero.chain.outbox_db import OutboxStore
 from codezero.cli import main
 from codezero.errors import ConfigError
 from codezero.inspection.status import newest_run, read_run
-from codezero.inspection.status_view import headline, plain_line, print_status
+from codezero.inspection.status_view import headline, page, plain_line, print_status
 from codezero.system.pidfile import is_there, start_of
 
 PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
@@ -142,7 +142,7 @@ KEYS = {
     *("run", "name", "peer_id", "account", "running", "stopped", "problem", "iteration", "round"),
     *("seconds_since_step", "limit_seconds", "reward", "executed", "executed_low", "executed_high"),
     *("executed_samples", "executed_source", "level", "peers", "quarantined", "submissions", "tolerated", "hub"),
-    *("problems", "wrong_value_share", "stand_ins", "began", "updated", "supervisor"),
+    *("problems", "wrong_value_share", "stand_ins", "began", "updated", "supervisor", "attempts", "hindrance"),
 }
 
 
@@ -166,8 +166,13 @@ def test_the_first_line_says_what_is_wrong(run: Path) -> None:
     first, now = {"iteration": 1, "seconds": 1.0, "time": time.time() - 1000}, os.getpid()
     play(run, first)
     assert "running, but no step for 1000 s" in headline(read_run(run)).plain
-    play(run, first | {"time": time.time(), "judge/unavailable_share": 1.0})
-    assert "running, but the judge does not answer: nothing is learned" in headline(read_run(run)).plain
+    silent = {"attempts/count": 8, "attempts/learned_share": 0.0, "attempts/no_verdict_share": 1.0}
+    play(run, first | {"time": time.time(), "attempts/no_verdict_reason": "the judge sleeps"} | silent)
+    assert "running, but 100.0 % of the attempts have no verdict (the judge sleeps)" in headline(read_run(run)).plain
+    lines = page(read_run(run))
+    assert "0.0 % of the attempts learned, — cut off, 100.0 % unjudged: the judge sleeps" in str(
+        [*lines.columns[1].cells]
+    )
     play(run, first | {"time": time.time()})
     assert " · running · " in headline(read_run(run)).plain and read_run(run).problem == ""
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:

@@ -10,10 +10,21 @@ import pytest
 from builders.api_server import monitor, served
 
 from codezero.inspection.status import RunFiles
-from codezero.monitor.health import LEAST_LIMIT, START_SECONDS, health, limit_seconds, overall
+from codezero.monitor.health import (
+    CAUSES,
+    LEAST_LIMIT,
+    START_SECONDS,
+    VERDICTS,
+    WINDOW,
+    health,
+    hindrances,
+    limit_seconds,
+    overall,
+)
 from codezero.monitor.prometheus import exposition
 from codezero.monitor.run_types import RunView
 from codezero.system.signals import FAILED
+from codezero.types import Metrics
 
 
 @pytest.fixture
@@ -92,3 +103,57 @@ def test_every_line_is_what_prometheus_reads(view: RunView) -> None:
         assert line.startswith("# ") or sample.fullmatch(line), line
     names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(names) == len(set(names)) and text.endswith("\n")
+
+
+def rows(count: int = WINDOW, **shares: float | str) -> list[Metrics]:
+    return [{"attempts/count": 128} | {f"attempts/{name}": value for name, value in shares.items()}] * count
+
+
+@pytest.mark.parametrize(
+    ("of", "causes", "words"),
+    [
+        (rows(learned_share=0.5, wrong_share=0.5), [], ""),
+        (rows(9, learned_share=0.0, wrong_share=1.0), [], ""),
+        (
+            rows(learned_share=0.09, wrong_share=0.9),
+            ["little wrong"],
+            "9.0 % of the attempts of 10 iterations teach: 90.0 %",
+        ),
+        (rows(learned_share=0.0, right_share=0.6, wrong_share=0.4), ["little right"], "choose harder data.sources"),
+        (rows(learned_share=0.0, failing_share=1.0), ["little failing"], "easier data.sources"),
+        (rows(1, learned_share=0.6, cut_off_share=0.4), ["cut_off"], "40.0 % of the attempts are cut off"),
+        (rows(1, learned_share=0.7, cut_off_share=0.3, no_verdict_share=0.3), [], ""),
+        (
+            rows(learned_share=0.0, cut_off_share=0.9, no_verdict_share=0.4),
+            ["little cut_off", "no_verdict"],
+            "max_new_tokens",
+        ),
+    ],
+)
+def test_what_keeps_a_run_from_learning_is_said_with_its_setting(
+    of: list[Metrics], causes: list[str], words: str
+) -> None:
+    found = hindrances(of)
+    assert [*found] == causes and words in "".join(found.values())
+
+
+def test_a_judge_without_weight_and_a_verdict_that_is_missing_are_named() -> None:
+    flat = [*rows(9, learned_share=0.0, right_share=1.0), rows(1, right_share=1.0)[0] | {"judge/weight": 0.0}]
+    assert "the judge has weight 0; set evaluator.model" in hindrances(flat)["little unweighed"]
+    for reason, mend in (
+        ("reward.function=own.py:f gave no reward", "mend reward.function"),
+        ("the judge was measured on no programs", "set evaluator.canaries_from"),
+        ("the judge cannot be asked: gone", "look at evaluator.url"),
+        ("out of time", "look at audit.sandbox"),
+    ):
+        missing = rows(1, no_verdict_share=1.0, no_verdict_reason=reason)
+        assert hindrances(missing)["no_verdict"].startswith(
+            f"100.0 % of the attempts have no verdict ({reason}); {mend}"
+        )
+    assert hindrances([{"iteration": 1}, {"attempts/count": 0}]) == {}
+
+
+def test_the_settings_that_are_named_are_settings() -> None:
+    words = " ".join([*(mend for _, mend in CAUSES.values()), *VERDICTS.values()])
+    known = {*re.findall(r"`(\w+\.\w+)`", (Path(__file__).parents[3] / "docs" / "settings.md").read_text())}
+    assert {word.strip(".,;") for word in words.split() if "." in word.strip(".,;")} <= known

@@ -17,8 +17,7 @@ import pytest
 
 from codezero.cli import main
 from codezero.errors import SwarmError
-from codezero.monitor.logs import BACKUPS, HIDDEN, MARK, MAX_BYTES, Secrets, known_secrets, setup_logging
-from codezero.runner import log_survived
+from codezero.monitor.logs import BACKUPS, HIDDEN, MARK, MAX_BYTES, Secrets, known_secrets, log_survived, setup_logging
 from codezero.settings import compose
 from codezero.system.files import set_aside
 from codezero.wiring.monitor import secrets_of

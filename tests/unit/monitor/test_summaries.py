@@ -14,7 +14,10 @@ def judged(iteration: int, **more: float | str | None) -> Metrics:
     return row(iteration) | {"judge/unavailable_share": 0.0} | {key.replace("__", "/"): more[key] for key in more}
 
 
-SILENT = judged(2, judge__unavailable_share=1.0)
+SILENT = judged(
+    2, attempts__count=8, attempts__no_verdict_share=1.0, attempts__no_verdict_reason="the judge cannot be asked: gone",
+    attempts__learned_share=0.0,
+)  # fmt: skip
 ALARM = judged(3, judge__alarm="believes 40% more\x1b[31m than the exam finds true")
 AUDIT = judged(
     4, audit__judged=0.71, audit__success=0.43, audit__success_low=0.35, audit__success_high=0.51, audit__count=212
@@ -35,9 +38,10 @@ def test_nothing_is_said_when_there_is_nothing():
 
 
 def test_a_silent_judge_is_said_until_it_answers():
-    assert shown(judged(1), SILENT).count("the judge does not answer") == 2
-    assert "does not answer" not in shown(SILENT, judged(3))
-    assert "does not answer" in shown(SILENT, exam_row(3, 0.5))  # a row without its figures says nothing
+    words = "have no verdict (the judge cannot be asked: gone); look at evaluator.url and evaluator.model"
+    assert words in plain_line(after(judged(1), SILENT)) and "cannot be asked" in shown(SILENT)
+    assert after(SILENT, judged(3, attempts__count=8, attempts__no_verdict_share=0.3)).trouble == ""
+    assert words in plain_line(after(SILENT, exam_row(3, 0.5)))  # a row without its figures says nothing
 
 
 def test_an_alarm_is_said_without_its_control_characters():
@@ -60,4 +64,5 @@ def test_the_audit_is_said_in_one_line():
 
 
 def test_the_report_tells_when_trouble_began():
-    assert [at for at, _ in folded(judged(1), SILENT, SILENT, judged(3), ALARM, ALARM).troubles] == [2, 3]
+    fold = folded(judged(1), SILENT, SILENT, judged(3), ALARM, ALARM)
+    assert [at for at, _ in fold.troubles] == [3] and [at for at, _ in fold.obstacles.values()] == [2]

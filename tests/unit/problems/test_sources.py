@@ -78,7 +78,16 @@ def test_what_the_context_cannot_hold_and_what_comes_again_is_counted():
     assert len(draw(source, 2)) == 2
     draw(source, 1)  # the next epoch
     counts = source._counts
-    assert counts["refused_context"] >= 1 and counts["refused_duplicate"] >= 1 and counts["refused_malformed"] >= 1
+    draw(source, 20)
+    assert counts["refused_context"] == counts["refused_duplicate"] == counts["refused_malformed"] == 1, "in one epoch"
+
+
+def test_no_batch_is_short_where_an_epoch_ends(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("codezero.problems.stream.open_rows", lambda name: three())  # 30 rows
+    stream = MixedStream(CodeEnvironment(), DataConfig(sources=["mbpp"]), seed=0, peer_id="me", batch=16)
+    batches = [[problem.id for problem in stream.next_batch([])] for _ in range(8)]
+    assert [len(batch) for batch in batches] == [16] * 8
+    assert stream.metrics()["problems/drawn_mbpp"] == 128 and len({*batches[0], *batches[1][:14]}) == 30
 
 
 def test_a_lost_set_gives_nothing_and_goes_on_when_it_is_back(caplog: pytest.LogCaptureFixture):

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles.grpo_loss import policy_loss
 
-from codezero.solver.advantages import LEAST_SPREAD, advantages, joint_advantages
+from codezero.solver.advantages import LEAST_SPREAD, advantages, joint_advantages, outcomes
 from codezero.types import Status
 
 REWARDS = st.lists(st.tuples(st.floats(0, 1, width=32), st.booleans()), min_size=1, max_size=16)
@@ -129,3 +130,20 @@ def test_what_the_mean_is_taken_over():
     assert loss("grpo", ratios, advantage, mask) == pytest.approx(-4 / 2)
     assert loss("dr_grpo", ratios, advantage, mask) == pytest.approx(-5 / 8)
     assert loss("dapo", ratios, advantage, mask, tokens=10.0) == pytest.approx(-0.5)
+
+
+def test_what_became_of_own_attempts_and_why():
+    status = [Status.JUDGED, Status.CERTAIN_FAILURE, Status.QUARANTINED, Status.UNAVAILABLE, Status.UNAVAILABLE]
+    flat, spread = judged(1, [0.6, 0.6, 0.0, 0.0, 0.0], status=status), judged(2, [0.1, 0.9, 0.5])
+    why = [(), (), (), ("3 words are new",), ("4 words are new",)]
+    verdicts = tuple(replace(each, reasons=reasons) for each, reasons in zip(flat.verdicts, why, strict=True))
+    cut = tuple(replace(each, finished=number > 0) for number, each in enumerate(flat.group.completions))
+    found = outcomes([replace(flat, group=replace(flat.group, completions=cut), verdicts=verdicts), spread], 3)
+    shares = {name.removeprefix("attempts/"): value for name, value in found.items() if isinstance(value, float)}
+    assert shares == {
+        "learned_share": 3 / 8, "cut_off_share": 1 / 8, "no_verdict_share": 2 / 8, "quarantined_share": 1 / 8,
+        "failing_share": 1 / 8, "wrong_share": 0.0, "right_share": 0.0, "train/zero_spread_share": 0.5,
+    }  # fmt: skip
+    assert (found["attempts/count"], found["attempts/no_verdict_reason"]) == (8, "3 words are new")
+    nothing = outcomes([], 0)
+    assert nothing.pop("attempts/count") == 0 and not any(value is not None for value in nothing.values())

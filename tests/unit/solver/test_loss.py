@@ -1,5 +1,6 @@
 """A loss of one's own: what it is given, that passes add up to the step, and what is refused."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ from builders.models import random_rows, tiny_policy
 from torch import Tensor
 
 from codezero.config import SolverConfig
-from codezero.errors import ConfigError
+from codezero.errors import ConfigError, OwnCodeError
 from codezero.solver import loss as module
 from codezero.solver.batch import Batch
 from codezero.solver.learner import TrlLearner
@@ -51,6 +52,13 @@ def test_a_mean_over_tokens_is_that_of_the_step_however_it_is_divided(
     assert update.loss == pytest.approx(wanted.loss, rel=1e-4) and update.clip_share is None
     for one, other in zip(ours, theirs, strict=True):
         assert torch.allclose(one, other, rtol=1e-3, atol=1e-6)
+
+
+def test_one_that_leaves_does_not_end_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        OwnCodeError, match=r"^solver.loss_function=own.py:f left with sys.exit\(None\) \(.*test_loss.py:\d+\)"
+    ):
+        gradient(monkeypatch, lambda inputs: sys.exit())
 
 
 def test_it_is_given_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
