@@ -1,10 +1,15 @@
 """`python -m codezero` and the `codezero` command."""
 
-import signal
+import os
 import sys
 
 
 def main() -> None:
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the folder it is started in, or the one with the script: neither has code of ours
+    os.environ["PYTHONSAFEPATH"] = "1"  # of what libraries start; see `system.child.python`
+    import signal  # only now: the folder may have a file of any module's name
+
     try:
         from codezero.cli import main as cli_main  # takes its time, in which somebody may press Ctrl-C
 

@@ -28,6 +28,7 @@ from codezero.errors import LoginError
 from codezero.login.guard import ACCESS, CALLERS, LOGIN, MAX_BODY, PORT, Access, Routes, add_headers, add_routes, guard
 from codezero.login.login import Login
 from codezero.login.routes import login_routes
+from codezero.system.web import HEAD_SECONDS
 
 logger = logging.getLogger("codezero.login")
 
@@ -173,8 +174,9 @@ async def serving(app: web.Application, port: int, entry: Entry | None = None) -
         app[CALLERS] = frozenset({*LOOPBACK, entry.gateway})
     app[PORT] = sockets[0].getsockname()[1]
     runner = web.AppRunner(
-        app, access_log=None, logger=faults, auto_decompress=False, handle_signals=False, shutdown_timeout=1.0
-    )
+        app, access_log=None, logger=faults, auto_decompress=False, handle_signals=False, shutdown_timeout=1.0,
+        keepalive_timeout=HEAD_SECONDS,
+    )  # fmt: skip
     try:
         await runner.setup()
         for listener in sockets:

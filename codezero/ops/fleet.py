@@ -9,7 +9,6 @@ import contextlib
 import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from codezero.monitor.text import clean, count
 from codezero.runs import LABEL
 from codezero.settings import quoted
 from codezero.swarm.network_status import ADDRESSES
-from codezero.system.child import Child, last_line
+from codezero.system.child import Child, last_line, python
 from codezero.system.files import set_aside
 from codezero.system.signals import LEAVING_SECONDS, Stop, again
 from codezero.wiring.hardware import VISIBLE, assign_cards, describe_sharing, find_cards
@@ -102,7 +101,7 @@ def _start(
         "monitor.view=off",
         "login.page=off",
     ]
-    command = [sys.executable, "-m", "codezero", "run", "network=peer", *overrides, *settings]
+    command = python("-m", "codezero", "run", "network=peer", *overrides, *settings)
     began = time.time()
     with set_aside(folder / "output.log").open("ab") as output:
         process = Child(command, stdout=output, stderr=output, env=os.environ | share | card)

@@ -18,7 +18,7 @@ from codezero.config import NodeConfig
 from codezero.runs import CHECKPOINTS
 from codezero.settings import quoted
 from codezero.solver.checkpoint import checkpoints_in
-from codezero.system.child import Child, how_it_ended
+from codezero.system.child import Child, how_it_ended, python
 from codezero.system.files import full
 from codezero.system.pidfile import SUPERVISOR_FILE, write_process
 from codezero.system.signals import LEAVING_SECONDS, Backoff, Stop
@@ -42,7 +42,7 @@ def run_supervised(config: NodeConfig, folder: Path, overrides: Sequence[str]) -
             words.append("run.resume=true")
             if config.run.max_minutes:
                 words.append(f"run.max_minutes={max(0.01, config.run.max_minutes - (time.monotonic() - began) / 60)}")
-        return [sys.executable, "-m", "codezero", "run", *words]
+        return python("-m", "codezero", "run", *words)
 
     def saved() -> int:
         return max((int(path.name) for path in checkpoints_in(folder / CHECKPOINTS)), default=0)

@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -28,7 +27,7 @@ from codezero.protocols import Checkpoints
 from codezero.runs import CHECKPOINTS
 from codezero.solver import hub_push
 from codezero.solver.hub_push import STATE, HubState, read_state, stage
-from codezero.system.child import Child, how_it_ended
+from codezero.system.child import Child, how_it_ended, python
 from codezero.system.files import read_private, write_atomic
 from codezero.system.signals import Backoff
 from codezero.system.state import KnownRound, Persistent
@@ -75,8 +74,8 @@ class PushedCheckpoints:
         policy, staging = self._run / CHECKPOINTS / f"{iteration:08d}" / "solver" / part, self._run / STAGING
         message = f"round {number}, iteration {iteration}"
         order = [hub.repository, str(staging), message, str(hub.seconds), *["private"] * hub.private]
-        quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
-        command, pipe = [sys.executable, "-m", hub_push.__name__, *order], subprocess.PIPE
+        quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+        command, pipe = python("-m", hub_push.__name__, *order), subprocess.PIPE
         self._next = HubState(hub.repository, number, iteration)
         try:
             stage(policy, staging, model_card(self._config, self._history.read(), iteration))
