@@ -231,7 +231,7 @@ def serve(
     chain_id: int | None = None,
     while_used: bool = False,
 ) -> signal.Signals | None:
-    """Serve a chain until SIGINT or SIGTERM, or, with `while_used`, until nobody holds a handle; what ended it.
+    """Serve a chain until a signal, or, with `while_used`, until nobody holds a handle; what ended it.
 
     path: its directory. port: 0 is the one it had last time, or any that is free. chain_id: for a new chain; None is a
     random one. `announce` is called once it answers. For the main thread. Raises ChainError and ConfigError.

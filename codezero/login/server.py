@@ -13,7 +13,6 @@ import errno
 import logging
 import re
 import resource
-import signal
 import socket
 import struct
 import sys
@@ -28,6 +27,7 @@ from codezero.errors import LoginError
 from codezero.login.guard import ACCESS, CALLERS, LOGIN, MAX_BODY, PORT, Access, Routes, add_headers, add_routes, guard
 from codezero.login.login import Login
 from codezero.login.routes import login_routes
+from codezero.system.signals import asking
 from codezero.system.web import HEAD_SECONDS
 
 logger = logging.getLogger("codezero.login")
@@ -190,9 +190,9 @@ async def serving(app: web.Application, port: int, entry: Entry | None = None) -
 
 
 async def serve(app: web.Application, port: int, entry: Entry | None = None) -> None:
-    """Until SIGINT or SIGTERM. Raises LoginError when the port cannot be had."""
+    """Until a signal. Raises LoginError when the port cannot be had."""
     ended = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in asking():
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     async with serving(app, port, entry) as bound:
         logger.info("the page is served at http://localhost:%d", bound)

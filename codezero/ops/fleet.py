@@ -1,7 +1,7 @@
 """`codezero swarm up`: N nodes on this machine, each a process with its own identity, seed and data order, in one DHT.
 
 The first node founds the swarm; the others join at the addresses it writes. GPUs are dealt to the nodes in turn; nodes
-that share one, or have none, each count on their part of the memory alone. SIGINT and SIGTERM are passed on and every
+that share one, or have none, each count on their part of the memory alone. Signals are passed on and every
 node saves, as it does when this process is killed; a node that dies is shown as dead and makes the exit code 1.
 """
 

@@ -21,14 +21,14 @@ from codezero.solver.checkpoint import checkpoints_in
 from codezero.system.child import Child, how_it_ended, python
 from codezero.system.files import full
 from codezero.system.pidfile import SUPERVISOR_FILE, write_process
-from codezero.system.signals import LEAVING_SECONDS, Backoff, Stop
+from codezero.system.signals import ASKING, LEAVING_SECONDS, Backoff, Stop
 
 LONGEST_PAUSE = 300.0
 POLL_SECONDS = 0.2
 ROOM_SECONDS = 2.0
 """Between two checks whether a full disk has room again."""
-DONE, USAGE, INTERRUPTED, TERMINATED = 0, 2, 130, 143
-FINAL = (DONE, USAGE, INTERRUPTED, TERMINATED, -signal.SIGINT, -signal.SIGTERM)
+DONE, USAGE, INTERRUPTED = 0, 2, 130
+FINAL = (DONE, USAGE, *(code for which in ASKING for code in (128 + which, -which)))
 """Ways to end that are not deaths; a negative one is the signal that did it."""
 
 

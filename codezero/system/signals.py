@@ -1,9 +1,11 @@
 """Stopping and waiting: a request to stop, answered at once and honoured where it is safe, and pauses between tries."""
 
 import contextlib
+import errno
 import os
 import random
 import signal
+import termios
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -18,7 +20,7 @@ LEAVING_SECONDS = 30.0
 """From the request to stop to the end of a process; whoever asked may kill it then."""
 FINISHING_SECONDS = 20.0
 """Of these, for the iteration in flight and its checkpoint; the rest is for giving everything back."""
-ASKING = (signal.SIGINT, signal.SIGTERM)
+ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Answer = Callable[[signal.Signals, int], None]
 """Is called with a signal and the number of those before it."""
 _jitter = random.Random().uniform
@@ -57,30 +59,41 @@ class Stop:
                 self._wakes.put(self._wakes.get(timeout=max(0.0, seconds)))  # put back, as others may wait too
         return self._asked
 
+    def _receive(self, which: signal.Signals) -> bool:
+        """Is it the first?"""
+        if which is signal.SIGHUP:
+            leave_terminal()
+        if self.received is not None:
+            self.insisted = self.insisted if which is signal.SIGHUP else which
+            return False
+        self.received = which
+        self.ask()
+        return True
+
     @contextlib.contextmanager
     def on_signals(self, seconds: float = 0.0, answer: Answer | None = None) -> Generator[None]:
-        """The first SIGINT or SIGTERM only requests a stop, a second has its usual effect; the end restores both.
+        """The first signal of ASKING only requests a stop, a second has its usual effect; the end restores all.
+
+        A closed terminal sends SIGHUP, often twice: one after another signal has no effect, and one that was ignored
+        from the start (nohup) stays so.
 
         seconds: from the request until Overdue is raised inside; 0: never. answer: is called for every signal, at once
         and in another thread; a second one has no other effect then. For the main thread.
         """
-        old = {which: signal.getsignal(which) for which in (*ASKING, signal.SIGALRM)}
+        old = {which: signal.getsignal(which) for which in (*asking(), signal.SIGALRM)}
 
         def receive(which: int, _frame: object) -> None:
-            if self.received is not None:
-                self.insisted = signal.Signals(which)
+            if not self._receive(signal.Signals(which)):
                 return
-            self.received = signal.Signals(which)
-            self.ask()
-            if answer is None:
-                signal.signal(which, old[self.received])
+            for usual in (signal.SIGINT, signal.SIGTERM) if answer is None else ():
+                signal.signal(usual, old[usual])
             if seconds:
                 signal.setitimer(signal.ITIMER_REAL, seconds)
 
         def overdue(_which: int, _frame: object) -> None:
             raise Overdue
 
-        for which in ASKING:
+        for which in asking():
             signal.signal(which, receive)
         if seconds:
             signal.signal(signal.SIGALRM, overdue)
@@ -130,7 +143,9 @@ def _answering(answer: Answer) -> Generator[None]:
         with os.fdopen(reading, "rb", buffering=0) as pipe:
             while numbers := pipe.read(16):
                 for number in numbers:
-                    if number in ASKING:
+                    if number == signal.SIGHUP:
+                        leave_terminal()
+                    if number in ASKING and not (before and number == signal.SIGHUP):
                         answer(signal.Signals(number), before)
                         before += 1
 
@@ -145,8 +160,26 @@ def _answering(answer: Answer) -> Generator[None]:
         thread.join()
 
 
+def asking() -> tuple[signal.Signals, ...]:
+    """ASKING, without a SIGHUP that this process ignores."""
+    return tuple(which for which in ASKING if which != signal.SIGHUP or signal.getsignal(which) is not signal.SIG_IGN)
+
+
+def leave_terminal() -> None:
+    """What is still printed to a terminal that is gone goes nowhere. It would raise, and cut short what is saved."""
+    for number in range(3):
+        try:
+            termios.tcgetattr(number)
+        except termios.error as error:
+            if error.args[0] == errno.EIO:
+                with open(os.devnull, "r+b", buffering=0) as nothing:
+                    os.dup2(nothing.fileno(), number)
+
+
 def again(which: signal.Signals) -> str:
     """How a person who sent this signal leaves without what the first one brings about."""
+    if which is signal.SIGHUP:
+        return "SIGTERM leaves now"
     return f"{'Ctrl-C' if which is signal.SIGINT else which.name} again leaves now"
 
 

@@ -35,7 +35,7 @@ LOOK_SECONDS = 1.0
 
 
 def serve_page(config: NodeConfig, run: Path | None, tell: Callable[[PageReady], None]) -> None:
-    """Until SIGINT or SIGTERM. `run`: show this folder alone. `tell` hears what came of it, and each new claim code.
+    """Until a signal. `run`: show this folder alone. `tell` hears what came of it, and each new claim code.
 
     Another process that serves this folder's page already is waited for. Raises LoginError.
     """
