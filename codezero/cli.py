@@ -41,7 +41,7 @@ after the shipped values and before KEY=VALUE; CODEZERO_LOCAL=FILE names another
 
 exit codes: 0 done, or stopped by SIGTERM or SIGHUP (a closed terminal); 1 failed while running; 2 a mistake in what was
 given: usage, setting, model, file, invitation, identity or wallet, which no further try can mend; 130 interrupted
-(Ctrl-C); 143 SIGTERM again, or before it had begun; 128 + N ended by signal N (137: killed, perhaps for lack of memory).
+(Ctrl-C); 143 SIGTERM again, or before it had begun; 128 + N ended by signal N (137: killed, perhaps out of memory).
 --supervise ends with the last code of its node. The first signal saves the iteration in flight, a second does not.
 """
 

@@ -1,11 +1,9 @@
 """Stopping and waiting: a request to stop, answered at once and honoured where it is safe, and pauses between tries."""
 
 import contextlib
-import errno
 import os
 import random
 import signal
-import termios
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -61,8 +59,6 @@ class Stop:
 
     def _receive(self, which: signal.Signals) -> bool:
         """Is it the first?"""
-        if which is signal.SIGHUP:
-            leave_terminal()
         if self.received is not None:
             self.insisted = self.insisted if which is signal.SIGHUP else which
             return False
@@ -143,8 +139,6 @@ def _answering(answer: Answer) -> Generator[None]:
         with os.fdopen(reading, "rb", buffering=0) as pipe:
             while numbers := pipe.read(16):
                 for number in numbers:
-                    if number == signal.SIGHUP:
-                        leave_terminal()
                     if number in ASKING and not (before and number == signal.SIGHUP):
                         answer(signal.Signals(number), before)
                         before += 1
@@ -163,17 +157,6 @@ def _answering(answer: Answer) -> Generator[None]:
 def asking() -> tuple[signal.Signals, ...]:
     """ASKING, without a SIGHUP that this process ignores."""
     return tuple(which for which in ASKING if which != signal.SIGHUP or signal.getsignal(which) is not signal.SIG_IGN)
-
-
-def leave_terminal() -> None:
-    """What is still printed to a terminal that is gone goes nowhere. It would raise, and cut short what is saved."""
-    for number in range(3):
-        try:
-            termios.tcgetattr(number)
-        except termios.error as error:
-            if error.args[0] == errno.EIO:
-                with open(os.devnull, "r+b", buffering=0) as nothing:
-                    os.dup2(nothing.fileno(), number)
 
 
 def again(which: signal.Signals) -> str:
