@@ -16,7 +16,7 @@ import resource
 import socket
 import struct
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +24,19 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from codezero.errors import LoginError
-from codezero.login.guard import ACCESS, CALLERS, LOGIN, MAX_BODY, PORT, Access, Routes, add_headers, add_routes, guard
+from codezero.login.guard import (
+    ACCESS,
+    CALLERS,
+    LOGIN,
+    MAX_BODY,
+    ORIGINS,
+    PORT,
+    Access,
+    Routes,
+    add_headers,
+    add_routes,
+    guard,
+)
 from codezero.login.login import Login
 from codezero.login.routes import login_routes
 from codezero.system.signals import asking
@@ -156,10 +168,10 @@ faults.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_i
 """Faults of our own; what strangers send that is not HTTP must not fill the log."""
 
 
-def build_app(login: Login, *others: Routes) -> web.Application:
-    """The login's routes, then `others`, then the page's files."""
+def build_app(login: Login, *others: Routes, origins: Sequence[str] = ()) -> web.Application:
+    """The login's routes, then `others`, then the page's files. origins: `login.origins`."""
     app = web.Application(middlewares=[guard], client_max_size=MAX_BODY)
-    app[LOGIN], app[ACCESS] = login, {}
+    app[LOGIN], app[ACCESS], app[ORIGINS] = login, {}, tuple(origins)
     app.on_response_prepare.append(add_headers)
     for routes in (login_routes(login), *others, {Access.OPEN: page_routes()}):
         add_routes(app, routes)

@@ -18,8 +18,9 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from codezero.config import REPOSITORY, HubConfig, NodeConfig
+from codezero.config import HubConfig, NodeConfig
 from codezero.config.learning import named
+from codezero.config.training import REPOSITORY
 from codezero.errors import ConfigError
 from codezero.monitor.report import start_and_end
 from codezero.monitor.run_state import Fold, History

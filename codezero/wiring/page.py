@@ -85,7 +85,8 @@ def build_page(config: NodeConfig, run: Path | None, login: Login) -> "web.Appli
             parts(Path(config.run.logs)),
         )
     )
-    app = build_app(login, {Access.READABLE: data.data, Access.PROBE: data.probes})
+    routes = {Access.READABLE: data.data, Access.PROBE: data.probes}
+    app = build_app(login, routes, origins=config.login.origins)
     app.on_shutdown.append(data.streams.close)
     return app
 
