@@ -28,7 +28,7 @@ POLL_SECONDS = 0.2
 ROOM_SECONDS = 2.0
 """Between two checks whether a full disk has room again."""
 DONE, USAGE, INTERRUPTED = 0, 2, 130
-FINAL = (DONE, USAGE, *(code for which in ASKING for code in (128 + which, -which)))
+FINAL = (DONE, USAGE, -signal.SIGPIPE, *(code for which in ASKING for code in (128 + which, -which)))
 """Ways to end that are not deaths; a negative one is the signal that did it."""
 
 

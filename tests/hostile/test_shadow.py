@@ -66,7 +66,7 @@ def test_a_fleet_executes_no_file_of_its_folder(folder: Path) -> None:
 
 def test_one_place_starts_our_python_processes() -> None:
     """`measure.bench` becomes a benchmark, which imports what lies beside it."""
-    files = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if "sys.executable" in path.read_text()}
+    files = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if "[sys.executable" in path.read_text()}
     assert files == {"system/child.py", "commands/measure.py"}
     scripts = [
         path for path in (PACKAGE.parent / "scripts").glob("*.sh") if re.search(r"-m (pip|venv)", path.read_text())
