@@ -55,7 +55,7 @@ COPY configs configs
 COPY codezero codezero
 COPY --from=page /app/codezero/login/static codezero/login/static
 ENV PATH=/app/.venv/bin:$PATH \
-    PYTHONUNBUFFERED=1 \
+    PYTHONUNBUFFERED=1 PYTHONSAFEPATH=1 \
     HOME=/node \
     XDG_CACHE_HOME=/node/cache \
     HF_HOME=/node/cache/huggingface \

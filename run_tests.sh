@@ -3,6 +3,7 @@
 # `./run_tests.sh docker` those that need a container engine; any other arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
+export PYTHONSAFEPATH=1  # a file in this folder is no module of Python's
 # Of the extras below a package is compiled; without a compiler their tests are skipped.
 scripts/install.sh dev gym verifiers || scripts/install.sh dev
 scripts/install_test_tools.sh

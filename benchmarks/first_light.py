@@ -47,7 +47,9 @@ def train(seed: int, minutes: float, overrides: list[str]) -> tuple[list[dict[st
         settings += [f"run.logs={base}/logs", f"swarm.identity={base}/swarm.pem", "monitor.view=off"]
         settings += ["chain.kind=clock", *overrides]
         began = time.monotonic()
-        subprocess.run([sys.executable, "-m", "codezero", "run", *settings], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, "-P", "-m", "codezero", "run", *settings], check=True, stdout=subprocess.DEVNULL
+        )
         seconds = time.monotonic() - began
         lines = (Path(base) / "run" / "metrics.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines], seconds

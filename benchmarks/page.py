@@ -161,7 +161,7 @@ def reading(rows: int, folder: Path) -> dict[str, Any]:
 
 def read_apart(folder: Path, read: str) -> dict[str, float]:
     """In a process of its own, so that its memory can be told; then once more after another row."""
-    command = [sys.executable, "-c", APART.format(read=read), str(folder)]
+    command = [sys.executable, "-P", "-c", APART.format(read=read), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return {name: round(value, 4) for name, value in json.loads(done.stdout).items()}
 

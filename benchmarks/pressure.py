@@ -103,7 +103,7 @@ def run(arm: str, seed: int, judge: Path, base: Path, options: argparse.Namespac
         settings.append(f"evaluator.model={judge}")
     folder.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        [sys.executable, "-m", "codezero", "run", *settings], capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-m", "codezero", "run", *settings], capture_output=True, text=True, check=False
     )
     rows = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
     return summary(arm, seed, rows) | {"exit": done.returncode, "said": done.stderr.strip()[-300:]}

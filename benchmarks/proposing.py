@@ -67,7 +67,7 @@ def play(base: Path, seed: int, iterations: int, overrides: Sequence[str]) -> li
             "solver.problems_per_iteration=8",
         ]
         settings += [f"run.max_iterations={iterations + 1}", f"evals.every={iterations}", "evals.problems=200"]
-        command = [sys.executable, "-m", "codezero", "run", *settings, *overrides]
+        command = [sys.executable, "-P", "-m", "codezero", "run", *settings, *overrides]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return read(file)
 

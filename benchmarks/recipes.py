@@ -68,7 +68,7 @@ def run(arm: str, chosen: list[str], seed: int, base: Path, options: argparse.Na
     settings = [f"seed={seed}", f"run.max_iterations={options.iterations}", "run.name=run", f"run.directory={folder}"]
     settings += [f"run.logs={folder}/logs", f"swarm.identity={base}/seed-{seed}.pem", "chain.kind=clock"]
     settings += ["monitor.view=off", f"evals.problems={options.problems}", "run.checkpoint_seconds=60"]
-    command = [sys.executable, "-m", "codezero", "run", *chosen, *settings, *options.overrides]
+    command = [sys.executable, "-P", "-m", "codezero", "run", *chosen, *settings, *options.overrides]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{arm}, seed {seed}: {done.stderr.strip()[-500:]}")

@@ -1,8 +1,9 @@
 """A node of a peer-to-peer swarm in which language models learn to code together."""
 
+import os
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as type checkers read it; `typing` is not loaded before `__main__` has closed sys.path
 if TYPE_CHECKING:
     __version__: str
     from codezero.config import NodeConfig
@@ -23,6 +24,12 @@ __all__ = [
 ]
 _HOMES = {"CodeZeroError": "errors", "NodeConfig": "config", "compose": "settings"}
 """Where the public names are that are not in `types`."""
+# No library reports on its user, here and in children: each reads its variable when it is imported, after this.
+os.environ |= {
+    "DO_NOT_TRACK": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_UPDATE_DOWNLOAD_COUNTS": "0",
+    "DISABLE_SAFETENSORS_CONVERSION": "1", "VLLM_NO_USAGE_STATS": "1", "RAY_USAGE_STATS_ENABLED": "0",
+    "GRADIO_ANALYTICS_ENABLED": "False", "WANDB_ERROR_REPORTING": "false",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -39,10 +39,10 @@ your own settings: every command reads configs/local.yaml of the folder it is st
 after the shipped values and before KEY=VALUE; CODEZERO_LOCAL=FILE names another file, CODEZERO_LOCAL= none.
 `codezero config show` tells where each value comes from.
 
-exit codes: 0 done, or stopped by SIGTERM; 1 failed while running; 2 a mistake in what was given: usage, setting,
-model, file, invitation, identity or wallet, which no further try can mend; 130 interrupted (Ctrl-C); 143 SIGTERM again,
-or before it had begun, or to an eval; 128 + N ended by signal N (137: killed, perhaps for lack of memory). --supervise
-ends with the last code of its node. The first signal saves the iteration in flight, a second does not.
+exit codes: 0 done, or stopped by SIGTERM or SIGHUP (a closed terminal); 1 failed while running; 2 a mistake in what was
+given: usage, setting, model, file, invitation, identity or wallet, which no further try can mend; 130 interrupted
+(Ctrl-C); 143 SIGTERM again, or before it had begun, or to an eval; 128 + N ended by signal N (137: out of memory?).
+--supervise ends with the last code of its node. The first signal saves the iteration in flight, a second does not.
 """
 
 MAX_LINE = 4000

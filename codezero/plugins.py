@@ -1,7 +1,7 @@
 """Code of the user's own that a setting names: found, loaded and looked at. It runs with this node's rights.
 
-It is `package.module:attribute`, `path/file.py:attribute` (from the working directory), a mapping in Hydra's form, or
-the name of an entry point. Nothing that a peer or an invitation sends is ever given to this module.
+It is `package.module:attribute`, `path/file.py:attribute` (both also from the working directory), a mapping in Hydra's
+form, or the name of an entry point. Nothing that a peer or an invitation sends is ever given to this module.
 """
 
 import difflib
@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -23,6 +24,34 @@ from codezero.errors import CodeZeroError, ConfigError, OwnCodeError
 TARGET = "_target_"
 FORMS = "package.module:attribute or path/file.py:attribute"
 _loading = RLock()
+
+
+class _Beside:
+    """The last finder of modules: the ones that a setting names, and what such a module imports from its own folder.
+
+    It is asked after everything that is installed, and only for these importers: no folder gets into `sys.path`.
+    """
+
+    def __init__(self) -> None:
+        self.named: set[str] = set()
+        """Packages and modules that are looked for in the working directory."""
+        self.folders: dict[str, str] = {}
+        """Of those that were loaded from there or by their file."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, _target: object = None) -> ModuleSpec | None:
+        frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] - a finder is not passed who imports
+        while frame.f_back and str(frame.f_globals.get("__name__")).startswith(("importlib", "_frozen_importlib")):
+            frame = frame.f_back
+        importer = str(frame.f_globals.get("__name__")).partition(".")[0]
+        folder = str(Path.cwd()) if name in self.named else self.folders.get(importer)
+        found = PathFinder.find_spec(name, [folder]) if folder and path is None else None
+        if found and folder:
+            self.folders[name] = folder
+        return found
+
+
+_beside = _Beside()
+sys.meta_path.append(_beside)
 
 
 def load_object(spec: str | Mapping[str, Any], key: str, needs: Sequence[str] = (), group: str = "") -> Any:
@@ -55,6 +84,7 @@ def file_of(spec: str | Mapping[str, Any], key: str, group: str = "") -> Path:
     place, _, what = _parts(spec, key, group)
     if place.endswith(".py"):
         return _existing(place, what)
+    _beside.named.add(place.partition(".")[0])
     with blamed(ConfigError, what):
         found = importlib.util.find_spec(place)
         if found is None or not found.origin or not Path(found.origin).is_file():
@@ -107,7 +137,10 @@ def _parts(spec: str | Mapping[str, Any], key: str, group: str) -> tuple[str, st
 def _module(place: str, what: str) -> object:
     with blamed(ConfigError, f"{what}: {place}"):
         try:
-            return _of_file(_existing(place, what)) if place.endswith(".py") else importlib.import_module(place)
+            if place.endswith(".py"):
+                return _of_file(_existing(place, what))
+            _beside.named.add(place.partition(".")[0])
+            return importlib.import_module(place)
         except ModuleNotFoundError as error:
             missing = error.name or "something"
             if place == missing or place.startswith(f"{missing}."):
@@ -127,6 +160,7 @@ def _of_file(path: Path) -> object:
     if name not in sys.modules:
         found = importlib.util.spec_from_file_location(name, path)
         assert found is not None and found.loader is not None  # its name ends in .py
+        _beside.folders[name] = str(path.parent)
         sys.modules[name] = importlib.util.module_from_spec(found)  # where dataclasses look for it
         try:
             found.loader.exec_module(sys.modules[name])

@@ -91,7 +91,7 @@ class Iterating:
         return self.swarm.metrics() | self.difficulty.metrics() | self.proposer.metrics()
 
     def run(self) -> str:
-        """Iterate until a limit, SIGINT or SIGTERM, finishing and saving the iteration in flight. Returns why.
+        """Iterate until a limit or a signal, finishing and saving the iteration in flight. Returns why.
 
         An iteration that is not saved in time after a signal is left out, as if the process had been killed. Raises
         FailedRunError when nothing came of any iteration.

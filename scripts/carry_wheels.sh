@@ -7,6 +7,7 @@
 # There: python3 -m pip install --no-index --no-deps --target there/site-packages FOLDER/*.whl, and that folder and the
 # checkout in PYTHONPATH. The last part of its name matters: `dill`, which `datasets` uses, looks for it.
 set -euo pipefail
+export PYTHONSAFEPATH=1  # a file in this folder is no module of Python's
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${PYTHON:-.venv/bin/python}
 most_mib=64

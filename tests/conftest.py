@@ -25,6 +25,7 @@ TESTS = Path(__file__).parent
 sys.path.insert(0, str(TESTS.parent))  # the tree that these tests lie in, wherever codezero is installed from
 HOMES = (str(TESTS.parent), str(TESTS), str(TESTS.parent / "benchmarks"))
 os.environ["PYTHONPATH"] = os.pathsep.join((*HOMES, *filter(None, (os.environ.get("PYTHONPATH"),))))
+os.environ["PYTHONSAFEPATH"] = "1"  # of every process that a test starts
 os.environ["CODEZERO_LOCAL"] = ""  # whose machine this is has settings of their own, for nodes and not for tests
 
 settings.register_profile("codezero", deadline=None)  # machines are busy; a test never asserts a duration

@@ -100,7 +100,7 @@ def sharing(bench: Bench, name: str) -> Report:
     free()
     home = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})"
     code = f"{home}; from card_parts.exactness import one_of_two; one_of_two({name!r}, {str(bench.folder)!r})"
-    both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [subprocess.Popen([sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     ended = [(process.communicate()[0].strip().splitlines(), process.returncode) for process in both]
     return {"processes": [{"exit_code": status, "last_line": lines[-1:]} for lines, status in ended]}
 

@@ -38,7 +38,7 @@ def genrl_python(folder: Path) -> Path:
     try:
         _run("torch", [*install, "--torch-backend", "cpu", TORCH])
     except NoEnvironmentError:  # the index of CPU builds is out of reach; the ordinary one is not
-        _run("torch", [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", TORCH])
+        _run("torch", [sys.executable, "-P", "-m", "pip", "--python", str(python), "install", "--quiet", TORCH])
     _run("importing it", [str(python), "-c", "import genrl.trainer.grpo_trainer"])
     stamp.write_text(wanted)
     return python

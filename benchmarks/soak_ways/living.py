@@ -110,7 +110,7 @@ class Living:
         self._terminal = keep / "terminal.log"
         with self._terminal.open("ab") as terminal:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "codezero", *words], env=self.environment, stdout=terminal, stderr=terminal
+                [sys.executable, "-P", "-m", "codezero", *words], env=self.environment, stdout=terminal, stderr=terminal
             )
 
     def _where(self) -> list[str]:
@@ -160,7 +160,7 @@ class Living:
 
     def look(self, fault: str) -> Sample:
         """What `codezero status --json` says now, and what the processes hold."""
-        words = [sys.executable, "-m", "codezero", "status", "--json", *self._where()]
+        words = [sys.executable, "-P", "-m", "codezero", "status", "--json", *self._where()]
         node = self.child()
         own, with_files = sizes(self.process.pid, *below(self.process.pid))
         done = subprocess.run(words, env=self.environment, capture_output=True, text=True)

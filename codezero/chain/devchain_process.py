@@ -9,7 +9,6 @@ A process that was started so ends when nobody holds `users.lock` any more. Lock
 """
 
 import subprocess
-import sys
 import threading
 import time
 from contextlib import AbstractContextManager, closing
@@ -19,6 +18,7 @@ from typing import Annotated
 import msgspec
 
 from codezero.errors import ChainError, ConfigError
+from codezero.system.child import python
 from codezero.system.files import UNDECODABLE, Lock, read_json, set_aside
 
 SERVING, STARTING, USERS, ENDPOINT = "serving.lock", "starting.lock", "users.lock", "endpoint.json"
@@ -123,7 +123,7 @@ class DevChainHandle(AbstractContextManager["DevChainHandle"]):
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         """In a session of its own: Ctrl-C in the terminal is for the nodes, which end it by ending."""
-        command = [sys.executable, "-m", "codezero.chain.devchain_server", str(self.path.resolve())]
+        command = python("-m", "codezero.chain.devchain_server", str(self.path.resolve()))
         command += [str(self._port), str(self._wanted or 0)]
         with set_aside(self.path / LOG, MAX_LOG).open("ab") as log:
             null = subprocess.DEVNULL

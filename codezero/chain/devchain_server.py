@@ -33,6 +33,7 @@ from codezero.chain.devchain_store import Store
 from codezero.errors import ChainError, CodeZeroError, ConfigError, translated
 from codezero.system.files import UNDECODABLE, Lock, write_atomic
 from codezero.system.signals import Stop
+from codezero.system.web import HEAD_SECONDS
 
 HOST = "127.0.0.1"
 DATABASE, FAUCET_KEY = "chain.db", "faucet.key"
@@ -49,8 +50,8 @@ MAX_NESTED = 10_000
 """Brackets of a body. py_ecc raises Python's limit, with which deeper JSON would overflow the stack."""
 MAX_ANSWER = 32 << 20
 """Bytes of a batch's answers, after which its other requests are refused."""
-BODY_SECONDS, HEAD_SECONDS = 2.0, 60.0
-"""Until a body, and the head of the next request, have come; honest ones come at once on one machine."""
+BODY_SECONDS = 2.0
+"""Until a body has come; honest ones come at once on one machine."""
 SMALL_BODY, LARGE_AT_ONCE = 64 << 10, 64
 """Bytes of a body that is read at once, and how many larger ones are held at one time; others of those wait."""
 QUICK_SECONDS, SLOW_AT_ONCE = 0.1, 8
@@ -230,7 +231,7 @@ def serve(
     chain_id: int | None = None,
     while_used: bool = False,
 ) -> signal.Signals | None:
-    """Serve a chain until SIGINT or SIGTERM, or, with `while_used`, until nobody holds a handle; what ended it.
+    """Serve a chain until a signal, or, with `while_used`, until nobody holds a handle; what ended it.
 
     path: its directory. port: 0 is the one it had last time, or any that is free. chain_id: for a new chain; None is a
     random one. `announce` is called once it answers. For the main thread. Raises ChainError and ConfigError.

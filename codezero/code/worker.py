@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,7 @@ from codezero.code.agreement.agreement import agree
 from codezero.code.mutations import transplant
 from codezero.code.report import StaticReport, StaticRequest, check
 from codezero.errors import EvaluatorError, translated
-from codezero.system.child import Channel, Child, parent_channel, spawn
+from codezero.system.child import Channel, Child, parent_channel, python, spawn
 
 MAX_TEXT = 256 * 1024
 """Characters of a completion, or of a problem's question and tests together, that are looked at."""
@@ -162,7 +161,7 @@ class _Worker:
 
     def _start(self) -> tuple[Child, Channel]:
         root = Path(__file__).resolve().parents[2]
-        command = [sys.executable, "-I", "-c", _RUN_CHILD, str(root), str(self.memory_mib), str(self.seconds)]
+        command = python("-I", "-c", _RUN_CHILD, str(root), str(self.memory_mib), str(self.seconds))
         with translated(EvaluatorError, "the static pass cannot be started", OSError):
             child, channel = spawn(command, env={}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:

@@ -84,7 +84,7 @@ def attempts(options: argparse.Namespace) -> int:
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Until SIGINT or SIGTERM."""
+    """Until a signal."""
     config = composed(options)
     from contextlib import ExitStack
 

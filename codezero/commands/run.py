@@ -156,7 +156,7 @@ def swarm_join(options: argparse.Namespace) -> int:
 
 
 def swarm_bootnode(options: argparse.Namespace) -> int:
-    """Hold records and name neighbours, publish nothing, until SIGINT or SIGTERM; print a line a minute.
+    """Hold records and name neighbours, publish nothing, until a signal; print a line a minute.
 
     Raises ConfigError, IdentityError and SwarmError (it never came up).
     """

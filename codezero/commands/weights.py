@@ -97,7 +97,7 @@ def _source(options: argparse.Namespace) -> "VersionSource":
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Until SIGINT or SIGTERM. Raises ConfigError and RolloutError."""
+    """Until a signal. Raises ConfigError and RolloutError."""
     config = composed(options, "rollout.start=1")
     from codezero.rollout.servers import build_door, serving
     from codezero.system.signals import Stop

@@ -25,20 +25,22 @@ from codezero.config.learning import (
     one_of,
 )
 from codezero.config.slots import of_plugins
-from codezero.config.training import RolloutConfig, TrainerConfig, VerifierConfig, WeightsConfig, of_training
+from codezero.config.training import (
+    HubConfig,
+    RolloutConfig,
+    TrainerConfig,
+    VerifierConfig,
+    WeightsConfig,
+    of_training,
+    page_origins,
+)
 from codezero.errors import ConfigError
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 RUN_NAME = re.compile(r"[^\W.-][\w .+=@,-]{0,119}")  # of a run's folder: one path component that is not hidden
-REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 SIGNS = {"ge": "at least", "gt": "more than", "le": "at most"}
-
-
-def _repository(name: str) -> None:
-    if name and not REPOSITORY.fullmatch(name):
-        raise ValueError(f"={name} is no repository of the hub; write OWNER/NAME")
 
 
 @dataclass(kw_only=True)
@@ -150,30 +152,14 @@ class LoginConfig:
     """auto: served, unless nobody is to see anything (monitor.view=off)."""
     port: Annotated[int, Interval(ge=1, le=65535)] = 3000
     """On 127.0.0.1 and ::1, and nowhere else."""
+    origins: Annotated[list[str], Checked(page_origins)] = field(default_factory=list[str])
+    """Further ones of the page: https://HOST of a proxy, http://localhost:OTHER of `ssh -L`. A passkey has one host."""
     publish: bool = False
     """For a container: also where a port that its engine publishes arrives, and there for the host alone."""
     directory: str = "runs/login"
     """Where it keeps who the owner is, and his account's key as cipher text."""
     days: Annotated[float, Interval(gt=0, le=3650)] = 30.0
     """How long a login lasts, for the browser and for the node."""
-
-
-@dataclass(kw_only=True)
-class HubConfig:
-    """Pushing the policy, with a card of the run's own figures. It never delays or stops the training."""
-
-    repository: Annotated[str, Checked(_repository)] = ""
-    """OWNER/NAME on the hub; made when it is not there. Empty: nothing is pushed."""
-    every: Annotated[int, Interval(ge=1, le=1_000_000)] = 10
-    """Rounds from one push to the next."""
-    private: bool = True
-    """May only its owner read it? A repository that is public already is then refused, not written to."""
-    token_file: str = ""
-    """File that nobody else may read, with a token that may write there; empty: see the next."""
-    token_variable: str = "HF_TOKEN"
-    """Environment variable with the token. Tokens that the hub's own tools saved are neither read nor changed."""
-    seconds: Annotated[float, Interval(gt=0, le=86_400)] = 600.0
-    """Deadline of one push."""
 
 
 @dataclass(kw_only=True)

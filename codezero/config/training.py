@@ -1,4 +1,7 @@
-"""Settings of training apart from sampling: the trainer's processes, the servers that decode, the weights between."""
+"""Settings of training apart from sampling: the trainer's processes, the servers that decode, the weights between.
+
+The hub that the policy is pushed to, and the addresses that other sections check, are here too.
+"""
 
 import re
 from collections.abc import Iterator
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 
 COLDEST = 0.01
 """vLLM silently raises lower temperatures to this one."""
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 
 
 def _addresses(addresses: list[str]) -> None:
@@ -30,9 +34,26 @@ def host_and_port(listen: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+ORIGIN = re.compile(f"(?:http://localhost|https://(?:{LABEL}[.])*(?=[a-z]){LABEL})(?::([1-9][0-9]{{0,4}}))?")
+
+
+def page_origins(names: list[str]) -> None:
+    for name in names:
+        match, usual = ORIGIN.fullmatch(name), 443 if name.startswith("https") else 80
+        if not match or int(match[1] or 0) in (usual, *range(65_536, 100_000)) or len(name) > 253:
+            form = "write https://HOST, https://HOST:PORT or http://localhost:PORT"
+            raise ValueError(f" has {name}, which no browser names as an origin with passkeys; {form}")
+
+
 def _listen(listen: str) -> None:
     if listen:
         host_and_port(listen)
+
+
+def _repository(name: str) -> None:
+    if name and not REPOSITORY.fullmatch(name):
+        raise ValueError(f"={name} is no repository of the hub; write OWNER/NAME")
 
 
 def _peer(peer: str) -> None:
@@ -99,6 +120,24 @@ class WeightsConfig:
     follow: Annotated[str, Checked(_peer)] = ""
     """Peer id: a run begins from that peer's policy if the exam finds it better than the own; empty: from the own. With
     role=sampler it is followed on, without an exam."""
+
+
+@dataclass(kw_only=True)
+class HubConfig:
+    """Pushing the policy, with a card of the run's own figures. It never delays or stops the training."""
+
+    repository: Annotated[str, Checked(_repository)] = ""
+    """OWNER/NAME on the hub; made when it is not there. Empty: nothing is pushed."""
+    every: Annotated[int, Interval(ge=1, le=1_000_000)] = 10
+    """Rounds from one push to the next."""
+    private: bool = True
+    """May only its owner read it? A repository that is public already is then refused, not written to."""
+    token_file: str = ""
+    """File that nobody else may read, with a token that may write there; empty: see the next."""
+    token_variable: str = "HF_TOKEN"
+    """Environment variable with the token. Tokens that the hub's own tools saved are neither read nor changed."""
+    seconds: Annotated[float, Interval(gt=0, le=86_400)] = 600.0
+    """Deadline of one push."""
 
 
 @dataclass(kw_only=True)

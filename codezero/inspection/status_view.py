@@ -118,7 +118,7 @@ def _known(value: float | None, form: str = "d") -> str:
 
 
 def watch(config: NodeConfig, seconds: float, *, as_lines: bool) -> bool:
-    """Show the status until SIGINT or SIGTERM; True when it was SIGINT. `as_lines`: one JSON object a line.
+    """Show the status until a signal; True when it was SIGINT. `as_lines`: one JSON object a line.
 
     Raises ConfigError when there is no run to watch, and UnreadableError.
     """

@@ -1,6 +1,6 @@
 """The guard between every request and its handler: a foreign site in the owner's browser must reach nothing here.
 
-    421  another Host: DNS rebinding, and 127.0.0.1, at which no passkey works
+    421  another Host than `login.origins` has: DNS rebinding, and 127.0.0.1, at which no passkey works
     403  another Origin: a page that is not ours; or another machine, which can ask only in a container
     415  another content type: what a foreign page may send without asking first
     413  a body over the limit           401  neither session nor token           429  too often
@@ -31,6 +31,8 @@ PORT: web.AppKey[int] = web.AppKey("port", int)
 CALLERS: web.AppKey[frozenset[str]] = web.AppKey("callers", frozenset)
 """Addresses that are answered, where others than this machine could ask; set like PORT."""
 LOGIN: web.AppKey[Login] = web.AppKey("login", Login)
+ORIGINS: web.AppKey[tuple[str, ...]] = web.AppKey("origins", tuple)
+"""`login.origins`; set like PORT."""
 PROGRAM: web.RequestKey[bool] = web.RequestKey("program", bool)
 """The request carries the bearer token and comes from no web page."""
 COOKIE = "codezero_session"
@@ -74,9 +76,25 @@ def may_read(request: web.Request) -> bool:
     return login.sessions.expires(session_of(request)) is not None
 
 
-def origin_of(request: web.Request) -> str:
+def all_origins(request: web.Request) -> list[str]:
     """Of our own pages."""
-    return f"http://localhost:{request.app[PORT]}"
+    return [f"http://localhost:{request.app[PORT]}", *request.app[ORIGINS]]
+
+
+def own_origins(request: web.Request) -> list[str]:
+    """Of those of our pages that may send this request; empty: its Host is not served.
+
+    A proxy may leave its own host in Host, or put there the one that it asks.
+    """
+    known, hosts = all_origins(request), request.headers.getall("Host", [])
+    matching = [origin for origin in known if hosts == [origin.partition("://")[2]]]
+    return known if known[0] in matching else matching
+
+
+def origin_of(request: web.Request) -> str:
+    """Of the page that sent it; of a program's request, of a page that could have."""
+    own, named = own_origins(request), request.headers.get("Origin")
+    return named if named in own else own[0]
 
 
 RECHECK_SECONDS = 2.0
@@ -126,12 +144,12 @@ async def add_headers(_request: web.Request, response: web.StreamResponse) -> No
 
 def _check(request: web.Request, access: Access) -> None:
     """Raises HttpRefusal. A link from elsewhere may lead to the page, and to none of its data."""
-    headers, port, callers = request.headers, request.app[PORT], request.app.get(CALLERS)
+    headers, callers, pages = request.headers, request.app.get(CALLERS), " and ".join(all_origins(request))
     if callers is not None and request.remote not in callers:
         raise HttpRefusal(403, "this page is answered to the machine that it runs on only")
-    names = ("localhost", "127.0.0.1", "[::1]") if access is Access.PROBE else ("localhost",)
-    if headers.getall("Host", []) not in [[f"{name}:{port}"] for name in names]:
-        raise HttpRefusal(421, f"this page is served at http://localhost:{port} only; open it there")
+    numbers = [[f"{name}:{request.app[PORT]}"] for name in ("127.0.0.1", "[::1]") if access is Access.PROBE]
+    if not own_origins(request) and headers.getall("Host", []) not in numbers:
+        raise HttpRefusal(421, f"this page is served at {pages} only; open it there, or add to login.origins")
     kind, _, token = headers.get("Authorization", "").partition(" ")
     known = kind.lower() == "bearer" and request.app[LOGIN].is_program(token)
     request[PROGRAM] = known and "Origin" not in headers
@@ -139,7 +157,7 @@ def _check(request: web.Request, access: Access) -> None:
         if "Origin" in headers or "Sec-Fetch-Site" in headers:
             raise HttpRefusal(403, "this address is for programs and not for web pages")
     elif not request[PROGRAM] and _is_foreign(request):
-        raise HttpRefusal(403, f"this is answered to pages of {origin_of(request)} only")
+        raise HttpRefusal(403, f"this is answered to pages of {pages} only")
     compressed = "Content-Encoding" in headers
     if request.method not in SAFE and (request.content_type != "application/json" or compressed):
         raise HttpRefusal(415, "only application/json, not compressed, is read here")
@@ -150,12 +168,12 @@ def _check(request: web.Request, access: Access) -> None:
 def _is_foreign(request: web.Request) -> bool:
     """What changes anything needs our Origin; what only reads may come without one, as when an address is typed."""
     origins, site = request.headers.getall("Origin", []), request.headers.get("Sec-Fetch-Site")
-    own = [origin_of(request)]
+    own = [[origin] for origin in own_origins(request)]
     if request.method in SAFE:
         return request.path.startswith("/api/") and (
-            origins not in ([], own) or site not in (None, "same-origin", "none")
+            origins not in ([], *own) or site not in (None, "same-origin", "none")
         )
-    return origins != own or site not in (None, "same-origin")
+    return origins not in own or site not in (None, "same-origin")
 
 
 async def _while_readable(request: web.Request, handler: Handler) -> web.StreamResponse:

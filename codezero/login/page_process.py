@@ -6,7 +6,6 @@ One process serves the page of a folder of runs; those of other nodes stand by a
 import contextlib
 import logging
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.config import NodeConfig
-from codezero.system.child import Child
+from codezero.system.child import Child, python
 from codezero.system.files import set_aside
 
 logger = logging.getLogger(__name__)
@@ -64,7 +63,7 @@ class PageProcess(contextlib.AbstractContextManager["PageProcess"]):
         self._log = Path(config.run.logs) / LOG
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with set_aside(self._log).open("ab") as log:
-            command = [sys.executable, "-m", "codezero", "dashboard", "--json", *overrides]
+            command = python("-m", "codezero", "dashboard", "--json", *overrides)
             self._process = Child(command, stdout=subprocess.PIPE, stderr=log)
         self._newest = b""
         self._answered = threading.Event()

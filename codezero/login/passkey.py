@@ -1,7 +1,7 @@
 """The two ceremonies of WebAuthn: a passkey is registered, and proves later that its owner is there.
 
-The user is verified both times (finger, face or PIN). The relying party is `localhost`, which all servers on this
-machine share; the PRF is therefore asked with a salt that only this node's owner is told.
+The user is verified both times (finger, face or PIN). The relying party is the host of the page's origin: `localhost`,
+which all servers on this machine share, so that the PRF is asked with a salt that only this node's owner is told.
 """
 
 import socket
@@ -21,7 +21,6 @@ from webauthn.helpers.options_to_json_dict import options_to_json_dict
 from codezero.errors import HttpRefusal
 from codezero.login.vault import Passkey
 
-RELYING_PARTY = "localhost"
 VERIFIED = structs.UserVerificationRequirement.REQUIRED
 ALGORITHMS = [
     COSEAlgorithmIdentifier.ECDSA_SHA_256,
@@ -37,10 +36,10 @@ def _asks_prf(salt: bytes) -> dict[str, Any]:
     return {"extensions": {"prf": {"eval": {"first": helpers.bytes_to_base64url(salt)}}}}
 
 
-def creation_options(challenge: bytes, salt: bytes) -> dict[str, Any]:
+def creation_options(challenge: bytes, salt: bytes, origin: str) -> dict[str, Any]:
     """PublicKeyCredentialCreationOptionsJSON."""
     options = webauthn.generate_registration_options(
-        rp_id=RELYING_PARTY,
+        rp_id=_party_of(origin),
         rp_name="CodeZero",
         user_name=f"CodeZero node on {socket.gethostname()[:64]}",
         challenge=challenge,
@@ -53,10 +52,16 @@ def creation_options(challenge: bytes, salt: bytes) -> dict[str, Any]:
     return options_to_json_dict(options) | _asks_prf(salt)
 
 
-def request_options(challenge: bytes, passkey: Passkey) -> dict[str, Any]:
-    """PublicKeyCredentialRequestOptionsJSON."""
+def _party_of(origin: str) -> str:
+    return origin.partition("://")[2].partition(":")[0]
+
+
+def request_options(challenge: bytes, passkey: Passkey, origin: str) -> dict[str, Any]:
+    """PublicKeyCredentialRequestOptionsJSON. Raises HttpRefusal at another host than that of the passkey."""
+    if passkey.relying_party != _party_of(origin):
+        raise HttpRefusal(403, f"this node's passkey works at {passkey.relying_party} only; open the page there")
     options = webauthn.generate_authentication_options(
-        rp_id=RELYING_PARTY,
+        rp_id=passkey.relying_party,
         challenge=challenge,
         allow_credentials=[structs.PublicKeyCredentialDescriptor(id=passkey.credential)],
         user_verification=VERIFIED,
@@ -74,13 +79,14 @@ def register(credential: dict[str, Any], challenge: bytes, origin: str, salt: by
         verified = webauthn.verify_registration_response(
             credential=parsed,
             expected_challenge=challenge,
-            expected_rp_id=RELYING_PARTY,
+            expected_rp_id=_party_of(origin),
             expected_origin=origin,
             require_user_verification=True,
             supported_pub_key_algs=ALGORITHMS,
         )
         decoded_public_key_to_cryptography(helpers.decode_credential_public_key(verified.credential_public_key))
-        passkey = Passkey(verified.credential_id, verified.credential_public_key, verified.sign_count, salt)
+        key = verified.credential_public_key
+        passkey = Passkey(verified.credential_id, key, verified.sign_count, salt, _party_of(origin))
         msgspec.convert(msgspec.to_builtins(passkey), Passkey)  # within the bounds of the file
     except MALFORMED as error:
         raise _refused(error) from error
@@ -98,7 +104,7 @@ def authenticate(credential: dict[str, Any], challenge: bytes, origin: str, pass
         verified = webauthn.verify_authentication_response(
             credential=parsed,
             expected_challenge=challenge,
-            expected_rp_id=RELYING_PARTY,
+            expected_rp_id=passkey.relying_party,
             expected_origin=origin,
             credential_public_key=passkey.public_key,
             credential_current_sign_count=passkey.sign_count,

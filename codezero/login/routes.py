@@ -134,10 +134,10 @@ async def show_session(request: web.Request) -> web.Response:
     return answer(request.app[LOGIN].state(session_of(request)))
 
 
-async def claim_passkey_options(login: Login, _: web.Request, body: CodeBody) -> web.Response:
+async def claim_passkey_options(login: Login, request: web.Request, body: CodeBody) -> web.Response:
     login.check_code(body.code)
     challenge, salt = secrets.token_bytes(32), new_salt()
-    options = passkey.creation_options(challenge, salt)
+    options = passkey.creation_options(challenge, salt, origin_of(request))
     return answer(PasskeyOptions(login.passkey_claims.give((challenge, salt)), options))
 
 
@@ -147,18 +147,18 @@ async def claim_passkey(login: Login, request: web.Request, body: PasskeyBody) -
         raise HttpRefusal(422, "this authenticator cannot keep a secret; use a passphrase")
     challenge, salt = login.passkey_claims.take(body.ticket)
     proof = passkey.register(body.credential, challenge, origin_of(request), salt)
-    return _entered(login, await login.claim(proof, proof.key(base64url_to_bytes(body.prf))))
+    return _entered(request, await login.claim(proof, proof.key(base64url_to_bytes(body.prf))))
 
 
-async def claim_passphrase(login: Login, _: web.Request, body: NewPassphrase) -> web.Response:
+async def claim_passphrase(login: Login, request: web.Request, body: NewPassphrase) -> web.Response:
     login.check_code(body.code)
     proof = Passphrase(Scrypt(new_salt()))
-    return _entered(login, await login.claim(proof, await login.opener(body.passphrase, proof.scrypt)))
+    return _entered(request, await login.claim(proof, await login.opener(body.passphrase, proof.scrypt)))
 
 
-async def login_passkey_options(login: Login, _: web.Request, _body: Body) -> web.Response:
+async def login_passkey_options(login: Login, request: web.Request, _body: Body) -> web.Response:
     challenge = secrets.token_bytes(32)
-    options = passkey.request_options(challenge, login.owner(Passkey)[1])
+    options = passkey.request_options(challenge, login.owner(Passkey)[1], origin_of(request))
     return answer(PasskeyOptions(login.passkey_logins.give(challenge), options))
 
 
@@ -171,13 +171,13 @@ async def login_passkey(login: Login, request: web.Request, body: PasskeyBody) -
             422, "the passkey gave no secret; use the browser and the authenticator that claimed the node"
         )
     wrong = "the passkey's secret does not open the key; use the authenticator that claimed the node"
-    return _entered(login, await login.enter(owner, proof.key(base64url_to_bytes(body.prf)), wrong, counted))
+    return _entered(request, await login.enter(owner, proof.key(base64url_to_bytes(body.prf)), wrong, counted))
 
 
-async def login_passphrase(login: Login, _: web.Request, body: GivenPassphrase) -> web.Response:
+async def login_passphrase(login: Login, request: web.Request, body: GivenPassphrase) -> web.Response:
     owner, proof = login.owner(Passphrase)
     opener = await login.opener(body.passphrase, proof.scrypt)
-    return _entered(login, await login.enter(owner, opener, "this is not the passphrase of this node"))
+    return _entered(request, await login.enter(owner, opener, "this is not the passphrase of this node"))
 
 
 async def log_out(login: Login, request: web.Request, body: Logout) -> web.Response:
@@ -208,9 +208,10 @@ async def sign_transaction(request: web.Request) -> web.Response:
     return answer({"raw": signed.raw_transaction.to_0x_hex(), "address": account.address})
 
 
-def _entered(login: Login, token: str) -> web.Response:
+def _entered(request: web.Request, token: str) -> web.Response:
+    login, secure = request.app[LOGIN], origin_of(request).startswith("https://")
     response = answer(login.state(token))
     response.set_cookie(
-        COOKIE, token, max_age=login.sessions.seconds, path="/", httponly=True, samesite="Strict", secure=False
+        COOKIE, token, max_age=login.sessions.seconds, path="/", httponly=True, samesite="Strict", secure=secure
     )
     return response

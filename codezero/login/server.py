@@ -13,11 +13,10 @@ import errno
 import logging
 import re
 import resource
-import signal
 import socket
 import struct
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,9 +24,23 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from codezero.errors import LoginError
-from codezero.login.guard import ACCESS, CALLERS, LOGIN, MAX_BODY, PORT, Access, Routes, add_headers, add_routes, guard
+from codezero.login.guard import (
+    ACCESS,
+    CALLERS,
+    LOGIN,
+    MAX_BODY,
+    ORIGINS,
+    PORT,
+    Access,
+    Routes,
+    add_headers,
+    add_routes,
+    guard,
+)
 from codezero.login.login import Login
 from codezero.login.routes import login_routes
+from codezero.system.signals import asking
+from codezero.system.web import HEAD_SECONDS
 
 logger = logging.getLogger("codezero.login")
 
@@ -155,10 +168,10 @@ faults.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_i
 """Faults of our own; what strangers send that is not HTTP must not fill the log."""
 
 
-def build_app(login: Login, *others: Routes) -> web.Application:
-    """The login's routes, then `others`, then the page's files."""
+def build_app(login: Login, *others: Routes, origins: Sequence[str] = ()) -> web.Application:
+    """The login's routes, then `others`, then the page's files. origins: `login.origins`."""
     app = web.Application(middlewares=[guard], client_max_size=MAX_BODY)
-    app[LOGIN], app[ACCESS] = login, {}
+    app[LOGIN], app[ACCESS], app[ORIGINS] = login, {}, tuple(origins)
     app.on_response_prepare.append(add_headers)
     for routes in (login_routes(login), *others, {Access.OPEN: page_routes()}):
         add_routes(app, routes)
@@ -173,8 +186,9 @@ async def serving(app: web.Application, port: int, entry: Entry | None = None) -
         app[CALLERS] = frozenset({*LOOPBACK, entry.gateway})
     app[PORT] = sockets[0].getsockname()[1]
     runner = web.AppRunner(
-        app, access_log=None, logger=faults, auto_decompress=False, handle_signals=False, shutdown_timeout=1.0
-    )
+        app, access_log=None, logger=faults, auto_decompress=False, handle_signals=False, shutdown_timeout=1.0,
+        keepalive_timeout=HEAD_SECONDS,
+    )  # fmt: skip
     try:
         await runner.setup()
         for listener in sockets:
@@ -188,9 +202,9 @@ async def serving(app: web.Application, port: int, entry: Entry | None = None) -
 
 
 async def serve(app: web.Application, port: int, entry: Entry | None = None) -> None:
-    """Until SIGINT or SIGTERM. Raises LoginError when the port cannot be had."""
+    """Until a signal. Raises LoginError when the port cannot be had."""
     ended = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in asking():
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     async with serving(app, port, entry) as bound:
         logger.info("the page is served at http://localhost:%d", bound)

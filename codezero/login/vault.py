@@ -80,6 +80,7 @@ class Passkey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
     public_key: Annotated[bytes, Meta(min_length=1, max_length=4096)]
     sign_count: Annotated[int, Meta(ge=0, lt=1 << 32)]
     salt: Salt
+    relying_party: Annotated[str, Meta(min_length=1, max_length=253)] = "localhost"
 
     def key(self, secret: bytes) -> bytes:
         """[32] bytes from the PRF's secret."""

@@ -22,6 +22,7 @@ from typing import Any
 
 from codezero.errors import EndpointError
 from codezero.monitor.metrics_file import number
+from codezero.system.child import python
 from codezero.system.files import set_aside
 from codezero.types import Metrics
 
@@ -131,7 +132,7 @@ def wandb_sink(project: str, facts: Mapping[str, str], folder: Path, logs: Path)
         identity.write_text(secrets.token_hex(8) + "\n")
     with set_aside(path).open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "codezero.monitor.sinks"],
+            python("-m", "codezero.monitor.sinks"),
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

@@ -26,7 +26,7 @@ from codezero.config import NodeConfig, SwarmConfig
 from codezero.errors import CodeZeroError, ModelError
 from codezero.monitor.text import clean, readable_name
 from codezero.settings import compose
-from codezero.system.child import how_it_ended
+from codezero.system.child import how_it_ended, python
 
 MAX_TEXT = 600
 """Characters of a line's two parts each."""
@@ -134,7 +134,7 @@ def login(config: NodeConfig) -> Finding:
 
 def hardware(overrides: Sequence[str]) -> list[Finding]:
     """torch, a kernel on the device, memory against the models: in a process that may crash or hang with its driver."""
-    command, nothing = [sys.executable, "-m", __name__, *overrides], subprocess.DEVNULL
+    command, nothing = python("-m", __name__, *overrides), subprocess.DEVNULL
     try:
         done = subprocess.run(command, stdin=nothing, capture_output=True, timeout=HARDWARE_SECONDS, check=False)
     except subprocess.TimeoutExpired as late:

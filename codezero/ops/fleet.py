@@ -1,7 +1,7 @@
 """`codezero swarm up`: N nodes on this machine, each a process with its own identity, seed and data order, in one DHT.
 
 The first node founds the swarm; the others join at the addresses it writes. GPUs are dealt to the nodes in turn; nodes
-that share one, or have none, each count on their part of the memory alone. SIGINT and SIGTERM are passed on and every
+that share one, or have none, each count on their part of the memory alone. Signals are passed on and every
 node saves, as it does when this process is killed; a node that dies is shown as dead and makes the exit code 1.
 """
 
@@ -9,7 +9,6 @@ import contextlib
 import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from codezero.monitor.text import clean, count
 from codezero.runs import LABEL
 from codezero.settings import quoted
 from codezero.swarm.network_status import ADDRESSES
-from codezero.system.child import Child, last_line
+from codezero.system.child import Child, last_line, python
 from codezero.system.files import set_aside
 from codezero.system.signals import LEAVING_SECONDS, Stop, again
 from codezero.wiring.hardware import VISIBLE, assign_cards, describe_sharing, find_cards
@@ -102,7 +101,7 @@ def _start(
         "monitor.view=off",
         "login.page=off",
     ]
-    command = [sys.executable, "-m", "codezero", "run", "network=peer", *overrides, *settings]
+    command = python("-m", "codezero", "run", "network=peer", *overrides, *settings)
     began = time.time()
     with set_aside(folder / "output.log").open("ab") as output:
         process = Child(command, stdout=output, stderr=output, env=os.environ | share | card)

@@ -18,17 +18,17 @@ from codezero.config import NodeConfig
 from codezero.runs import CHECKPOINTS
 from codezero.settings import quoted
 from codezero.solver.checkpoint import checkpoints_in
-from codezero.system.child import Child, how_it_ended
+from codezero.system.child import Child, how_it_ended, python
 from codezero.system.files import full
 from codezero.system.pidfile import SUPERVISOR_FILE, write_process
-from codezero.system.signals import LEAVING_SECONDS, Backoff, Stop
+from codezero.system.signals import ASKING, LEAVING_SECONDS, Backoff, Stop
 
 LONGEST_PAUSE = 300.0
 POLL_SECONDS = 0.2
 ROOM_SECONDS = 2.0
 """Between two checks whether a full disk has room again."""
-DONE, USAGE, INTERRUPTED, TERMINATED = 0, 2, 130, 143
-FINAL = (DONE, USAGE, INTERRUPTED, TERMINATED, -signal.SIGINT, -signal.SIGTERM)
+DONE, USAGE, INTERRUPTED = 0, 2, 130
+FINAL = (DONE, USAGE, -signal.SIGPIPE, *(code for which in ASKING for code in (128 + which, -which)))
 """Ways to end that are not deaths; a negative one is the signal that did it."""
 
 
@@ -42,7 +42,7 @@ def run_supervised(config: NodeConfig, folder: Path, overrides: Sequence[str]) -
             words.append("run.resume=true")
             if config.run.max_minutes:
                 words.append(f"run.max_minutes={max(0.01, config.run.max_minutes - (time.monotonic() - began) / 60)}")
-        return [sys.executable, "-m", "codezero", "run", *words]
+        return python("-m", "codezero", "run", *words)
 
     def saved() -> int:
         return max((int(path.name) for path in checkpoints_in(folder / CHECKPOINTS)), default=0)

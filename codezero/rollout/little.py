@@ -22,6 +22,7 @@ from codezero.models.generation import OwnLoop
 from codezero.models.load import LoadedModel, load_model, use_threads
 from codezero.rollout.wire import Count, GenerateRequest
 from codezero.system.signals import end_with_parent
+from codezero.system.web import HEAD_SECONDS
 from codezero.weights import TOKEN
 from codezero.weights.state import layout_of
 from codezero.weights.transfer import open_source
@@ -143,7 +144,10 @@ def main() -> None:
     server = LittleServer(loaded, open_source(settings.weights, os.environ.get(TOKEN, "")), settings)
     listener = socket.create_server(("127.0.0.1", settings.port))
     print(listener.getsockname()[1], flush=True)
-    web.run_app(server.app(), sock=listener, print=None, access_log=None, handler_cancellation=True)
+    web.run_app(
+        server.app(), sock=listener, print=None, access_log=None, handler_cancellation=True,
+        keepalive_timeout=HEAD_SECONDS,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

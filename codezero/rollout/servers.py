@@ -17,7 +17,7 @@ from codezero.rollout.client import LoopThread, RolloutServer, read_answer
 from codezero.system.child import Child, how_it_ended
 from codezero.system.files import set_aside
 from codezero.system.signals import Backoff, Stop
-from codezero.system.web import check_bearer
+from codezero.system.web import HEAD_SECONDS, check_bearer
 from codezero.weights import TOKEN
 
 HOST = "127.0.0.1"
@@ -127,7 +127,10 @@ def serving(app: web.Application, listen: str, setting: str, token: str, variabl
     with translated(ConfigError, f"{setting}={listen} cannot be listened at", OSError):
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     thread = LoopThread()
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, handler_cancellation=True, shutdown_timeout=1.0)
+    runner = web.AppRunner(
+        app, access_log=None, handle_signals=False, handler_cancellation=True, shutdown_timeout=1.0,
+        keepalive_timeout=HEAD_SECONDS,
+    )  # fmt: skip
     with listener, contextlib.closing(thread):
         thread.run(runner.setup())
         thread.run(web.SockSite(runner, listener).start())

@@ -6,7 +6,6 @@ A rank that dies ends all of them and costs the node the iteration in flight; `l
 
 import logging
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,7 +20,7 @@ from codezero.errors import CheckpointError, RankError, RankMemoryError, SwarmEr
 from codezero.models.load import LoadedModel
 from codezero.solver.batch import Batch, Update
 from codezero.solver.policy_files import OPTIMIZER, LearnerCounters, load_policy, save_policy
-from codezero.system.child import Channel, Child, how_it_ended, spawn
+from codezero.system.child import Channel, Child, how_it_ended, python, spawn
 from codezero.weights.state import layout_of
 from codezero.weights.versions import HostCopy, PolicyVersion, VersionSource
 
@@ -70,7 +69,7 @@ class Ranks:
         with ExitStack() as stack:  # of what is started before something fails
             folder = stack.enter_context(TemporaryDirectory(prefix="codezero-trainer-", ignore_cleanup_errors=True))
             for rank, environment in enumerate(environments):
-                command = [sys.executable, "-m", module, *map(str, (rank, len(environments), folder, backend))]
+                command = python("-m", module, *map(str, (rank, len(environments), folder, backend)))
                 errors = stack.enter_context(Path(folder, f"rank-{rank}.log").open("w+b"))
                 child, channel = spawn(command, env=os.environ | environment, stdout=errors, stderr=errors)
                 stack.callback(channel.close)

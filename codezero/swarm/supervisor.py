@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import stat
-import sys
 import threading
 import time
 from collections import Counter, deque
@@ -25,7 +24,7 @@ from codezero.errors import IdentityError, SwarmError, UnreachableError
 from codezero.swarm import messages
 from codezero.swarm.messages import Message, MessagePipe, NetworkReady
 from codezero.swarm.network_status import port_of, replace_file
-from codezero.system.child import how_it_ended, spawn
+from codezero.system.child import how_it_ended, python, spawn
 from codezero.system.files import read_json, take_lock
 from codezero.system.signals import Backoff
 
@@ -228,7 +227,7 @@ class NetworkProcess:
                 return
 
     def _live(self) -> None:
-        process, channel = spawn([sys.executable, "-m", "codezero.swarm.network_process"])
+        process, channel = spawn(python("-m", "codezero.swarm.network_process"))
         with contextlib.suppress(EOFError):
             channel.send((replace(self._settings, port=self._port), str(self._state)))
         pipe = MessagePipe(channel, self._on_message)

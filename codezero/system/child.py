@@ -11,6 +11,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -25,6 +26,11 @@ MAX_MESSAGE = 64 << 20
 _LENGTH = struct.Struct("!I")
 _SIGNALS = {which.value: which.name for which in signal.Signals}
 T = TypeVar("T")
+
+
+def python(*words: str) -> list[str]:
+    """The command of a Python process of ours: the folder that it is started in is no place to import from."""
+    return [sys.executable, "-P", *words]
 
 
 class Child(subprocess.Popen[bytes]):

@@ -21,7 +21,7 @@ LEAVING_SECONDS = 30.0
 """From the request to stop to the end of a process; whoever asked may kill it then."""
 FINISHING_SECONDS = 20.0
 """Of these, for the iteration in flight and its checkpoint; the rest is for giving everything back."""
-ASKING = (signal.SIGINT, signal.SIGTERM)
+ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Answer = Callable[[signal.Signals, int], None]
 """Is called with a signal and the number of those before it."""
 _jitter = random.Random().uniform
@@ -43,22 +43,28 @@ class Share(str):
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, where it unwinds as Ctrl-C does."""
+    """SIGTERM or SIGHUP, where it unwinds as Ctrl-C does."""
+
+    signal = signal.SIGTERM
 
 
 @contextlib.contextmanager
 def unwinding() -> Generator[None]:
-    """The first SIGTERM raises Terminated in the block. For the main thread."""
+    """The first SIGTERM or SIGHUP raises Terminated in the block; under nohup SIGHUP stays ignored. For the main
+    thread."""
 
     def receive(which: int, _frame: object) -> NoReturn:
-        signal.signal(which, before)
-        raise Terminated
+        signal.signal(which, before[signal.Signals(which)])
+        stop = Terminated()
+        stop.signal = signal.Signals(which)
+        raise stop
 
-    before = signal.signal(signal.SIGTERM, receive)
+    before = {which: signal.signal(which, receive) for which in asking() if which is not signal.SIGINT}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for which, usual in before.items():
+            signal.signal(which, usual)
 
 
 class Overdue(BaseException):
@@ -93,30 +99,39 @@ class Stop:
                 self._wakes.put(self._wakes.get(timeout=max(0.0, seconds)))  # put back, as others may wait too
         return self._asked
 
+    def _receive(self, which: signal.Signals) -> bool:
+        """Is it the first?"""
+        if self.received is not None:
+            self.insisted = self.insisted if which is signal.SIGHUP else which
+            return False
+        self.received = which
+        self.ask()
+        return True
+
     @contextlib.contextmanager
     def on_signals(self, seconds: float = 0.0, answer: Answer | None = None) -> Generator[None]:
-        """The first SIGINT or SIGTERM only requests a stop, a second has its usual effect; the end restores both.
+        """The first signal of ASKING only requests a stop, a second has its usual effect; the end restores all.
+
+        A closed terminal sends SIGHUP, often twice: one after another signal has no effect, and one that was ignored
+        from the start (nohup) stays so.
 
         seconds: from the request until Overdue is raised inside; 0: never. answer: is called for every signal, at once
         and in another thread; a second one has no other effect then. For the main thread.
         """
-        old = {which: signal.getsignal(which) for which in (*ASKING, signal.SIGALRM)}
+        old = {which: signal.getsignal(which) for which in (*asking(), signal.SIGALRM)}
 
         def receive(which: int, _frame: object) -> None:
-            if self.received is not None:
-                self.insisted = signal.Signals(which)
+            if not self._receive(signal.Signals(which)):
                 return
-            self.received = signal.Signals(which)
-            self.ask()
-            if answer is None:
-                signal.signal(which, old[self.received])
+            for usual in (signal.SIGINT, signal.SIGTERM) if answer is None else ():
+                signal.signal(usual, old[usual])
             if seconds:
                 signal.setitimer(signal.ITIMER_REAL, seconds)
 
         def overdue(_which: int, _frame: object) -> None:
             raise Overdue
 
-        for which in ASKING:
+        for which in asking():
             signal.signal(which, receive)
         if seconds:
             signal.signal(signal.SIGALRM, overdue)
@@ -166,7 +181,7 @@ def _answering(answer: Answer) -> Generator[None]:
         with os.fdopen(reading, "rb", buffering=0) as pipe:
             while numbers := pipe.read(16):
                 for number in numbers:
-                    if number in ASKING:
+                    if number in ASKING and not (before and number == signal.SIGHUP):
                         answer(signal.Signals(number), before)
                         before += 1
 
@@ -181,8 +196,15 @@ def _answering(answer: Answer) -> Generator[None]:
         thread.join()
 
 
+def asking() -> tuple[signal.Signals, ...]:
+    """ASKING, without a SIGHUP that this process ignores."""
+    return tuple(which for which in ASKING if which != signal.SIGHUP or signal.getsignal(which) is not signal.SIG_IGN)
+
+
 def again(which: signal.Signals) -> str:
     """How a person who sent this signal leaves without what the first one brings about."""
+    if which is signal.SIGHUP:
+        return "SIGTERM leaves now"
     return f"{'Ctrl-C' if which is signal.SIGINT else which.name} again leaves now"
 
 

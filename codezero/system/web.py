@@ -14,6 +14,8 @@ from codezero.system.files import UNDECODABLE
 
 T = TypeVar("T")
 BODY_SECONDS = 10.0
+HEAD_SECONDS = 30.0
+"""How long a connection may be without a whole request head: `keepalive_timeout` of every server."""
 WORDS = {404: "there is nothing at this address", 405: "this address is not asked in this way"}
 
 

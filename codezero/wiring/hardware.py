@@ -10,7 +10,6 @@ import logging
 import math
 import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from codezero.models import cpu_only
 from codezero.models.digest import same_place
 from codezero.nano import NANO, NANO_GYM, NANO_TESTS, weights_directory
 from codezero.settings import compose
+from codezero.system.child import python
 from codezero.system.files import write_atomic
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def find_cards(device: str) -> list[str]:
         return list(itertools.takewhile(lambda name: name and not name.startswith("-"), names))
     if not any(Path(driver).exists() for driver in DRIVERS):
         return []
-    done = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(python("-c", COUNT), capture_output=True, text=True, timeout=120, check=False)
     return [str(i) for i in range(int(done.stdout))] if done.stdout.strip().isdecimal() else []
 
 

@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -19,8 +18,9 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from codezero.config import REPOSITORY, HubConfig, NodeConfig
+from codezero.config import HubConfig, NodeConfig
 from codezero.config.learning import named
+from codezero.config.training import REPOSITORY
 from codezero.errors import ConfigError
 from codezero.monitor.report import start_and_end
 from codezero.monitor.run_state import Fold, History
@@ -28,7 +28,7 @@ from codezero.protocols import Checkpoints
 from codezero.runs import CHECKPOINTS
 from codezero.solver import hub_push
 from codezero.solver.hub_push import STATE, HubState, read_state, stage
-from codezero.system.child import Child, how_it_ended
+from codezero.system.child import Child, how_it_ended, python
 from codezero.system.files import read_private, write_atomic
 from codezero.system.signals import Backoff
 from codezero.system.state import KnownRound, Persistent
@@ -75,8 +75,8 @@ class PushedCheckpoints:
         policy, staging = self._run / CHECKPOINTS / f"{iteration:08d}" / "solver" / part, self._run / STAGING
         message = f"round {number}, iteration {iteration}"
         order = [hub.repository, str(staging), message, str(hub.seconds), *["private"] * hub.private]
-        quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
-        command, pipe = [sys.executable, "-m", hub_push.__name__, *order], subprocess.PIPE
+        quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+        command, pipe = python("-m", hub_push.__name__, *order), subprocess.PIPE
         self._next = HubState(hub.repository, number, iteration)
         try:
             stage(policy, staging, model_card(self._config, self._history.read(), iteration))

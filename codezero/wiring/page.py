@@ -35,7 +35,7 @@ LOOK_SECONDS = 1.0
 
 
 def serve_page(config: NodeConfig, run: Path | None, tell: Callable[[PageReady], None]) -> None:
-    """Until SIGINT or SIGTERM. `run`: show this folder alone. `tell` hears what came of it, and each new claim code.
+    """Until a signal. `run`: show this folder alone. `tell` hears what came of it, and each new claim code.
 
     Another process that serves this folder's page already is waited for. Raises LoginError.
     """
@@ -85,7 +85,8 @@ def build_page(config: NodeConfig, run: Path | None, login: Login) -> "web.Appli
             parts(Path(config.run.logs)),
         )
     )
-    app = build_app(login, {Access.READABLE: data.data, Access.PROBE: data.probes})
+    routes = {Access.READABLE: data.data, Access.PROBE: data.probes}
+    app = build_app(login, routes, origins=config.login.origins)
     app.on_shutdown.append(data.streams.close)
     return app
 

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from codezero.config import NodeConfig
+from codezero.system.child import python
 from codezero.weights import SOURCE, TOKEN
 from codezero.wiring.hardware import VISIBLE, assign_cards, find_cards, source_of
 from codezero.wiring.models import threads_of
@@ -83,7 +83,7 @@ def start_servers(
     rollout, logs = config.rollout, Path(config.run.logs)
     cards = assign_cards(rollout.cards or find_cards(config.model.device), rollout.start)
     logs.mkdir(parents=True, exist_ok=True)
-    own = {SOURCE: weights, "VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    own = {SOURCE: weights, "VLLM_SERVER_DEV_MODE": "1"}
     usual = {"OMP_NUM_THREADS": str(threads_of(rollout.start or 1)), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
     usual |= {"VLLM_CPU_KVCACHE_SPACE": "1"}
     processes: list[ServerProcess] = []
@@ -107,7 +107,7 @@ def server_command(config: NodeConfig, weights: str, dtype: str, port: int) -> l
         rows = max(rollout.max_requests, solver.group_size, config.evals.samples)
         settings = {"model": place, "weights": weights, "device": model.device, "precision": model.precision}
         settings |= {"port": port, "context": context, "rows": rows}
-        return [sys.executable, "-m", "codezero.rollout.little", msgspec.json.encode(settings).decode()]
+        return python("-m", "codezero.rollout.little", msgspec.json.encode(settings).decode())
     dtype = dtype if model.precision == "auto" else model.precision
     flags = f"--host 127.0.0.1 --port {port} --dtype {dtype} --max-model-len {context}"
     flags += f" --max-num-seqs {rollout.max_requests} --gpu-memory-utilization {rollout.memory_share}"
@@ -115,4 +115,4 @@ def server_command(config: NodeConfig, weights: str, dtype: str, port: int) -> l
     flags += " --skip-tokenizer-init --enable-scale-out --no-enable-prefix-caching --logprobs-mode processed_logprobs"
     entry = "vllm.entrypoints.openai.api_server"  # `vllm serve` asks for a distribution of another name on a CPU
     transfer = ["--weight-transfer-config", '{"backend": "codezero"}']
-    return [sys.executable, "-m", entry, "--model", place, *flags.split(), *transfer]
+    return python("-m", entry, "--model", place, *flags.split(), *transfer)

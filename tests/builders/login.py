@@ -5,7 +5,7 @@ import contextlib
 import http.client
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from http.cookies import SimpleCookie
 from pathlib import Path
@@ -62,6 +62,8 @@ class Page:
     clock: Clock
     cookie: str = ""
     cookies: list[str] = field(default_factory=list)
+    at: str = ""
+    """Another origin that the tab shows; empty: `origin`."""
 
     @property
     def origin(self) -> str:
@@ -76,9 +78,9 @@ class Page:
     ) -> Answer:
         """Headers are named with underscores; None leaves one out."""
         self.clock.now += self.clock.step
-        whole: dict[str, str | None] = {"Host": f"localhost:{self.port}"} | PAGE
+        whole: dict[str, str | None] = {"Host": (self.at or self.origin).partition("://")[2]} | PAGE
         if method not in ("GET", "HEAD"):
-            whole |= {"Origin": self.origin, "Content-Type": "application/json"}
+            whole |= {"Origin": self.at or self.origin, "Content-Type": "application/json"}
         if self.cookie:
             whole["Cookie"] = f"{COOKIE}={self.cookie}"
         whole |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -112,14 +114,14 @@ class Page:
 
     def claim_with(self, key: Authenticator, **changes: object) -> Answer:
         ticket, options = self.options("/api/claim/passkey/options", {"code": self.codes[-1]})
-        credential, prf = key.create(options, self.origin)
+        credential, prf = key.create(options, self.at or self.origin)
         return self.post(
             "/api/claim/passkey/verify", {"ticket": ticket, "credential": credential, "prf": prf} | changes
         )
 
     def log_in_with(self, key: Authenticator, **changes: object) -> Answer:
         ticket, options = self.options("/api/login/passkey/options", {})
-        credential, prf = key.get(options, self.origin)
+        credential, prf = key.get(options, self.at or self.origin)
         return self.post(
             "/api/login/passkey/verify", {"ticket": ticket, "credential": credential, "prf": prf} | changes
         )
@@ -144,6 +146,7 @@ def page(
     clock: Clock | None = None,
     cookie: str = "",
     entry: Entry | None = None,
+    origins: Sequence[str] = (),
 ) -> Iterator[Page]:
     """A server on `folder`; the next one on the same folder is what a restart leaves."""
     codes: list[str] = []
@@ -154,7 +157,7 @@ def page(
     ready, ended = threading.Event(), asyncio.Event()
 
     async def main() -> None:
-        async with serving(build_app(login, *routes), 0, entry) as port:
+        async with serving(build_app(login, *routes, origins=origins), 0, entry) as port:
             started.append(port)
             ready.set()
             await ended.wait()

@@ -112,6 +112,29 @@ def test_a_fleet_answers_at_once_and_takes_its_nodes_along(tmp_path: Path) -> No
     assert "Traceback" not in (node / "output.log").read_text()
 
 
+@pytest.mark.parametrize("words", [["monitor.view=live"], ["monitor.view=plain", "--supervise"]])
+def test_a_closed_terminal_saves_and_reports(tmp_path: Path, words: list[str]) -> None:
+    with seated(command(tmp_path, "evals.every=0", *words), tmp_path) as seat:
+        seat.wait_for("a checkpoint", (tmp_path / "run" / "checkpoints" / "00000001").exists)
+        seat.hang_up()
+        assert seat.process.wait(120) == 0
+    wait_for("the children's end", 60, lambda: not survivors(tmp_path), every=0.1)
+    seen, last = status(tmp_path), rows(tmp_path)[-1]["iteration"]
+    assert seen["stopped"] == "asked to stop" and int(newest_checkpoint(tmp_path).name) == last
+    assert f"Ended: asked to stop, after iteration {last}." in (tmp_path / "run" / "report.md").read_text()
+
+
+@pytest.mark.parametrize("words", [["dashboard", "--json"], ["chain", "dev"]])
+def test_a_closed_terminal_ends_what_only_serves(tmp_path: Path, words: list[str]) -> None:
+    words = [*words, "--data", str(tmp_path)] if words[0] == "chain" else [*words, f"login.port={free_port()}"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "codezero", *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout and process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(60) == 0 and process.stderr and b"Traceback" not in process.stderr.read()
+
+
 def agreed(folder: Path, reason: str, shown: str) -> str:
     """The last executed average, which like all else the terminal, the report, `status` and the page tell alike."""
     seen, view, made = status(folder), RunFiles(folder / "run").view("run"), rows(folder)

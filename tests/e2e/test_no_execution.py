@@ -33,7 +33,7 @@ def test_no_generated_code_is_ever_executed(tmp_path: Path):
     lines = [line for line in trace.read_text().splitlines() if " exec" in line and not ended.search(line)]
     understood = [found for line in lines if (found := EXECUTED.search(line))]
     assert len(understood) == len(lines) > 0
-    started = {(Path(found[1]).name, found[2]) for found in understood}
+    started = {(Path(found[1]).name, found[2].removeprefix('"-P", ')) for found in understood}
     python = Path(sys.executable).name
     node = (python, ", ".join(f'"{argument}"' for argument in command[1:]))
     guards = {one for one in started if one[0] == python and one[1].startswith(f'"-I", "-c", "{guard._RUN_CHILD}"')}

@@ -47,6 +47,10 @@ class Seat:
     def press(self, keys: bytes = CTRL_C) -> None:
         os.write(self._keyboard, keys)
 
+    def hang_up(self) -> None:
+        """Close the terminal; the command gets SIGHUP once the reader has what was on its way."""
+        os.close(self._keyboard)
+
     def wait_for(self, what: str, there: Callable[[], object] | None = None) -> None:
         """Until the terminal shows `what`, or until `there()`."""
         deadline = time.monotonic() + 180
@@ -84,4 +88,5 @@ def seated(words: Sequence[str], folder: Path, **environment: str) -> Generator[
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             seat.ended.wait(10)
-            os.close(master)
+            with contextlib.suppress(OSError):  # hung up
+                os.close(master)

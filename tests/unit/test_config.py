@@ -7,6 +7,7 @@ from omegaconf import OmegaConf
 
 from codezero.config import NodeConfig
 from codezero.config.learning import source_weights
+from codezero.config.training import page_origins
 from codezero.errors import ConfigError
 from codezero.settings import CONFIGS, as_yaml, compose, keys, quoted, trace
 
@@ -50,6 +51,23 @@ def test_a_wrong_setting_is_one_line(override: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         compose([override])
     assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+ORIGINS = ["http://evil.example", "https://1.2.3.4", "https://[::1]", "https://x/", "https://x?y", "https://x:443", "*",
+           "http://localhost:80", "https://x:0", "https://x:99999", "https://x:08", "https://u@x", "https://X.dev", "",
+           "null", "https://*.dev", "https://a..b", "https://-a.b", "https://x\n", "ftp://localhost", "https://x:",
+           "http://127.0.0.1:3000", "http://localhost:8080 ", f"https://{'a.' * 200}b"]  # fmt: skip
+
+
+def test_an_origin_of_the_page_is_one_that_browsers_name() -> None:
+    good = ["http://localhost", "http://localhost:8080", "https://x-3000.app.github.dev", "https://3-a.b2:8443"]
+    page_origins(good)
+    assert compose([f"login.origins=[{','.join(map(quoted, good))}]"]).login.origins == good
+    for origin in ORIGINS:
+        with pytest.raises(ValueError, match="no browser names as an origin"):
+            page_origins([*good, origin])
+    with pytest.raises(ConfigError, match=r"^login\.origins has http://evil, .*; write https://HOST"):
+        compose(["login.origins=['http://evil']"])
 
 
 def test_an_override_wins_over_the_profile() -> None:

@@ -46,6 +46,30 @@ def test_no_room_is_1_and_says_so(tmp_path: Path) -> None:
     assert codezero("status", f"run.directory={tmp_path}").stdout.splitlines()[0].count("stopped by an error")
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", ["config show", "--help", "config show --json", "bench list"])
+def test_what_cannot_be_printed_is_1_and_one_line(words: str, unbuffered: str) -> None:
+    command = f"{shlex.quote(sys.executable)} -m codezero {words}"
+    for redirected, code, line in [
+        (f"{command} >/dev/full", 1, "codezero: stdout cannot be written: No space left on device\n"),
+        (f"{command} >&-", 1, "codezero: stdout cannot be written: Bad file descriptor\n"),
+        (f"{command} 2>/dev/full 1>&2", 1, ""),
+        (f"{command} | true; exit ${{PIPESTATUS[0]}}", 128 + signal.SIGPIPE, ""),
+    ]:
+        environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+        done = subprocess.run(["bash", "-c", redirected], env=environment, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (code, line), redirected
+
+
+def test_a_node_whose_reader_is_gone_ends_as_by_sigpipe(tmp_path: Path) -> None:
+    words = settings(tmp_path, "run", "monitor.view=plain", "login.page=off")
+    command = [sys.executable, "-m", "codezero", "run", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout and process.stderr and process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read().count(b"Traceback") == 0 and process.wait(300) == -signal.SIGPIPE
+
+
 @pytest.mark.parametrize("code", [0, 1, 2, 130])
 def test_the_launcher_passes_codes_through(tmp_path: Path, code: int) -> None:
     done = subprocess.run([launcher(tmp_path, f"exit {code}"), "doctor"], cwd="/", timeout=120, check=False)

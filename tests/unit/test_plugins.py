@@ -1,5 +1,6 @@
 """Code that a setting names: found in every form, and refused in one line that says where and what it lacks."""
 
+import importlib
 import importlib.metadata
 import sys
 from collections.abc import Callable
@@ -48,7 +49,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def forget() -> Any:
     yield
-    for name in [name for name in sys.modules if name.startswith(("codezero_plugin_", "my_pkg"))]:
+    mine = ("codezero_plugin_", "my_pkg", "home_")
+    for name in [name for name in sys.modules if name.startswith(mine)]:
         del sys.modules[name]
 
 
@@ -154,3 +156,26 @@ def test_code_that_leaves_while_it_loads_is_no_end_without_a_reason(home: Path, 
     with pytest.raises(OwnCodeError, match=rf"^a.key={spec}.* left with sys.exit") as caught:
         load_object(spec, "a.key")
     assert words.replace("H", str(home)) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_the_working_directory_is_searched_last_and_for_plug_ins_alone(home: Path) -> None:
+    package = home / "home_pkg"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    for path in (home / "home_module.py", package / "own.py"):
+        path.write_text(
+            CODE + "import json, random, home_beside\ndef f():\n    import home_late\n    return home_late.x"
+        )
+    (home / "home_beside.py").write_text("import home_further")
+    (home / "home_late.py").write_text("x = 7")
+    (home / "home_stranger.py").write_text("1 / 0")
+    for name in ("home_further.py", "random.py", "json.py"):
+        (home / name).write_text("import pathlib; pathlib.Path(__file__ + '.ran').touch()")
+    for place in ("home_module", "home_pkg.own", "home_module.py"):
+        assert load_object(f"{place}:Judge", "a.key").strict is False and load_object(f"{place}:f", "a.key")() == 7
+        assert file_of(f"{place}:f", "a.key").parent in (home, package)
+    assert [path.name for path in home.glob("*.ran")] == ["home_further.py.ran"]
+    assert str(home) not in sys.path and "" not in sys.path[:1]
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("home_stranger")
+    assert "random has no f" in refusal("random:f")

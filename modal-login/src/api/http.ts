@@ -90,7 +90,7 @@ export function inWords(error: unknown): Trouble {
 function remedyFor(error: Refused): string {
   if (error.status === 429) return `Wait ${error.retryAfter ?? 60} seconds, then try again.`;
   if (error.status === 401) return "Log in again.";
-  if (error.status === 421) return "Open the page as http://localhost with its port, not by a number or another name.";
+  if (error.status === 421) return "Open the page at one of the addresses above, or name this one in the setting login.origins.";
   if (error.status >= 500) return "The terminal of the node says more.";
   return "";
 }

@@ -15,7 +15,7 @@ interface Prf {
 }
 
 export function passkeyHindrance(): string | null {
-  if (!window.isSecureContext) return "Passkeys work only at http://localhost; open the page by that name.";
+  if (!window.isSecureContext) return "Passkeys work only at http://localhost or over https; open the page there.";
   if (typeof window.PublicKeyCredential?.parseCreationOptionsFromJSON !== "function") return "This browser is too old for passkeys.";
   return null;
 }
@@ -94,7 +94,7 @@ function cause(error: DOMException): string {
     case "ConstraintError":
       return "This device cannot make a passkey with a finger, a face or a PIN. Use a passphrase.";
     case "SecurityError":
-      return "The browser allows passkeys only at http://localhost; open the page by that name.";
+      return "The browser allows passkeys only at http://localhost or over https; open the page there.";
     default:
       return `The browser says: ${error.message || error.name}`;
   }

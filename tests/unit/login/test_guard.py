@@ -52,6 +52,51 @@ def test_only_localhost_is_served(tab: Page) -> None:
             assert refused.status == 421 and f"http://localhost:{tab.port}" in refused.error
 
 
+FURTHER = "https://x-3000.app.github.dev", "http://localhost:8080", "https://proxy.example:8443"
+
+
+def test_named_origins_are_served_and_no_other(tmp_path: Path) -> None:
+    with page(tmp_path, ROUTES, origins=FURTHER) as tab:
+        local = f"localhost:{tab.port}"
+        for origin in FURTHER:
+            host = origin.partition("://")[2]
+            assert tab.get("/", Host=host).status in (200, 503) and tab.get("/healthz", Host=host).status == 200
+            assert tab.get("/api/runs", Host=host, Origin=origin).status == 200
+            for asked in (host, local):  # a proxy may put there the host that it asks
+                assert tab.post("/api/logout", {"lock": False}, Host=asked, Origin=origin).status == 200
+            others = {*FURTHER, tab.origin, f"{origin}.", "null", "http://evil.example"} - {origin}
+            others |= {origin.replace("https", "http") if origin.startswith("https") else "https" + origin[4:]}
+            for other in others:
+                refused = tab.post("/api/logout", {"lock": False}, Host=host, Origin=other)
+                assert refused.status == 403 and refused.error.endswith("only"), (origin, other)
+            cross = tab.post("/api/logout", {"lock": False}, Host=local, Origin=origin, Sec_Fetch_Site="same-site")
+            assert cross.status == 403
+        for host in ("evil.example", "proxy.example", "proxy.example:8444", "app.github.dev", "y.x-3000.app.github.dev",
+                     "X-3000.app.github.dev", f"x-3000.app.github.dev:{tab.port}", "localhost:8081"):  # fmt: skip
+            refused = tab.get("/api/session", Host=host)
+            assert refused.status == 421 and all(origin in refused.error for origin in FURTHER)
+            assert "evil" not in refused.error
+
+
+@pytest.mark.parametrize("at", ["", *FURTHER])
+def test_a_passkey_is_of_the_host_that_it_was_made_at(tmp_path: Path, at: str) -> None:
+    key = Authenticator()
+    key.relying_party = (at or "http://localhost").partition("://")[2].partition(":")[0]
+    with page(tmp_path, ROUTES, origins=FURTHER) as tab:
+        tab.at = at
+        assert tab.claim_with(key).status == 200
+        assert ("Secure" in tab.cookies[-1]) == at.startswith("https")
+        assert tab.log_in_with(key).status == 200
+        for other in ("", *FURTHER):
+            ticket, options = tab.options("/api/login/passkey/options", {})
+            credential, prf = key.get(options, other or tab.origin)
+            body = {"ticket": ticket, "credential": credential, "prf": prf}
+            assert tab.post("/api/login/passkey/verify", body).status == (200 if other == at else 403)
+        tab.at = FURTHER[2] if "proxy" not in at else ""
+        refused = tab.post("/api/login/passkey/options", {})
+        assert refused.status == 403 and key.relying_party in refused.error
+
+
 def test_probes_are_answered_by_number_too(tab: Page) -> None:
     for host in ("localhost", "127.0.0.1", "[::1]"):
         assert tab.get("/healthz", Host=f"{host}:{tab.port}").status == 200

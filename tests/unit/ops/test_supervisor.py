@@ -69,7 +69,10 @@ def test_a_node_that_dies_is_started_again(tmp_path: Path) -> None:
     assert lives(tmp_path, 1, -signal.SIGKILL, 0) == (0, 3)
 
 
-@pytest.mark.parametrize(("code", "shown"), [(0, 0), (2, 2), (130, 130), (-signal.SIGINT, 130), (-signal.SIGTERM, 143)])
+ENDS = [(0, 0), (2, 2), (130, 130), (-signal.SIGINT, 130), (-signal.SIGTERM, 143), (-signal.SIGHUP, 129)]
+
+
+@pytest.mark.parametrize(("code", "shown"), ENDS)
 def test_what_starting_again_cannot_mend_is_not_tried_again(tmp_path: Path, code: int, shown: int) -> None:
     assert lives(tmp_path, code) == (shown, 1)
 

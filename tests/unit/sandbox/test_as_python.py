@@ -126,7 +126,9 @@ def differences(sandboxes: tuple[BubblewrapSandbox, MontySandbox], count: int) -
     for code, tests in islice(generated(), count):
         truth = Outcome.PASS if holds(code, tests) else Outcome.FAIL
         jailed, interpreted = (sandbox.run(Job(code, tests)) for sandbox in sandboxes)
-        if jailed.outcome is not truth or (interpreted.outcome not in (truth, Outcome.UNKNOWN) and not provisional(interpreted)):
+        if jailed.outcome is not truth or (
+            interpreted.outcome not in (truth, Outcome.UNKNOWN) and not provisional(interpreted)
+        ):
             yield f"CPython: {truth}\njail: {jailed}\nMonty: {interpreted}\n{code}\n" + "\n".join(tests)
 
 

@@ -66,6 +66,20 @@ def test_the_second_signal_has_its_usual_effect() -> None:
         signal.signal(signal.SIGINT, before)
 
 
+def test_a_closed_terminal_asks_once_and_not_under_nohup() -> None:
+    with (stop := Stop()).on_signals():
+        for _ in range(2):  # a shell passes on what its process group gets as well
+            signal.raise_signal(signal.SIGHUP)
+        assert stop.received is signal.SIGHUP and stop.insisted is None
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with (stop := Stop()).on_signals():
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 BUSY = """
 import hashlib
 from codezero.system.signals import Stop, again, leave
