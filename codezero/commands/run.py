@@ -148,7 +148,7 @@ def swarm_join(options: argparse.Namespace) -> int:
         raise ConfigError("name the swarm: `codezero swarm join CODE`, or --lan for the one of the local network")
     config = composed(options, "network=peer")
     from codezero.wiring.founding import joined
-    from codezero.wiring.lan import announced_code
+    from codezero.wiring.network import announced_code
 
     options.place = options.place or announced_code()
     options.overrides = [*joined(options.place, config), *options.overrides]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from codezero.config.contradictions import JUDGES, REWARDS
 from codezero.config.learning import named
-from codezero.config.slots import JUDGES, REWARDS
 from codezero.errors import ConfigError, EvaluatorError
 from codezero.evaluator.reward import unavailable
 from codezero.evaluator.types import Program, Reading

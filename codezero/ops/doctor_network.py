@@ -23,7 +23,7 @@ from codezero.inspection.status import RunFiles, newest_run
 from codezero.login.page_process import wanted
 from codezero.login.server import open_sockets
 from codezero.nano import NANO
-from codezero.ops.doctor import Finding, fail, ok, unknown, warn
+from codezero.ops.findings import Finding, fail, ok, unknown, warn
 from codezero.problems.hub import SETS
 from codezero.swarm.messages import network_settings
 from codezero.swarm.network_status import NetworkStatus, outward_address

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
+from codezero.config.contradictions import LOSSES
 from codezero.config.learning import named
-from codezero.config.slots import LOSSES
 from codezero.errors import ConfigError
 from codezero.models.device import ran_out_of_memory
 from codezero.plugins import blamed, load_object

@@ -69,6 +69,11 @@ def assign_cards(cards: Sequence[str], count: int) -> list[str]:
     return list(itertools.islice(itertools.cycle(cards or [""]), count))
 
 
+def threads_of(size: int) -> int:
+    """CPU threads for each of `size` processes."""
+    return max(1, (os.cpu_count() or 1) // size)
+
+
 def describe_sharing(assigned: Sequence[str]) -> str:
     """One line about who shares what; empty where nobody shares a card."""
     nodes = Counter(filter(None, assigned))

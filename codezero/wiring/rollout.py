@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 
 from codezero.config import NodeConfig
 from codezero.weights import SOURCE, TOKEN
-from codezero.wiring.hardware import VISIBLE, assign_cards, find_cards, source_of
-from codezero.wiring.models import threads_of
+from codezero.wiring.hardware import VISIBLE, assign_cards, find_cards, source_of, threads_of
 
 if TYPE_CHECKING:
     from codezero.models.load import LoadedModel

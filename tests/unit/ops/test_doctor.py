@@ -23,7 +23,7 @@ from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig, SwarmConfi
 from codezero.errors import ChainError
 from codezero.ops import doctor as machine
 from codezero.ops import doctor_network as network
-from codezero.ops.doctor import (
+from codezero.ops.findings import (
     Check,
     CheckState,
     Finding,

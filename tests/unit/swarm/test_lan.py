@@ -10,7 +10,7 @@ from codezero.chain.invitation import ChainPart, Invitation, JudgePart, NetworkP
 from codezero.errors import ConfigError, InviteError
 from codezero.swarm import lan
 from codezero.swarm.identity import Identity
-from codezero.wiring import lan as joining
+from codezero.wiring import network as joining
 
 LOOPBACK = ["127.0.0.1"]
 
@@ -33,7 +33,7 @@ def loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under a name of its own: a founder who runs on this machine is none of the test's."""
     monkeypatch.setattr(lan, "SERVICE", f"_cz{os.getpid()}._tcp.local.")
     monkeypatch.setattr(joining, "LAN_SECONDS", 5.0)
-    monkeypatch.setattr(joining, "listen", partial(lan.listen, interfaces=LOOPBACK))
+    monkeypatch.setattr(lan, "listen", partial(lan.listen, interfaces=LOOPBACK))
 
 
 @pytest.mark.usefixtures("loopback")
