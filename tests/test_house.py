@@ -97,7 +97,7 @@ def imported(path: Path) -> Iterator[str]:
 def loaded_by(statement: str) -> set[str]:
     code = f"import sys\n{statement}\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return {name.split(".")[0] for name in done.stdout.split()}
+    return {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -159,6 +159,61 @@ def test_help_loads_neither_hydra_nor_a_heavy_library() -> None:
 def test_a_status_for_machines_draws_nothing() -> None:
     code = "from codezero.cli import main; main(['status', '--json', 'run.directory=/nowhere'])"
     assert not loaded_by(code + "; import codezero.inspection.status") & (HEAVY | {"rich", "pydantic"})
+
+
+MODELS = {"torch", "transformers", "accelerate", "scipy"}
+"""What reading and sampling a model takes: transformers loads the latter two."""
+BUILT = """
+from contextlib import ExitStack
+from pathlib import Path
+from codezero.settings import compose
+from codezero.solver.solver import GrpoSolver
+from codezero.wiring.models import FrozenModels, build_policy
+with ExitStack() as stack:
+    learner, _ = build_policy(compose([]), [], Path("/nowhere"), print, stack{})
+"""
+PROCESSES: dict[str, tuple[str, set[str]]] = {
+    "runs": ("from codezero.cli import main; main(['runs', '/nowhere'])", set()),
+    "doctor": ("from codezero.cli import main; main(['doctor', '--json', 'login.port=39217'])", {"pydantic"}),
+    "its child": ("""
+import io, msgspec
+from codezero.config import NodeConfig
+from codezero.ops.doctor import main
+sys.stdin = io.TextIOWrapper(io.BytesIO(msgspec.json.encode(NodeConfig())))
+main([])""", {"torch"}),
+    "a node that has no models yet": ("import codezero.wiring.node", {"scipy"}),
+    "page": ("import codezero.wiring.page", {"aiohttp", "eth_account", "pydantic", "webauthn"}),
+    "network": ("""
+from codezero.swarm import network_process
+network_process._load_hivemind()
+from codezero.swarm import exchange, founder_calls, hivemind_dht, hivemind_transport, network_monitor""",
+        {"hivemind", "torch", "scipy", "pydantic"}),
+    "chain": ("import codezero.chain.devchain_server, codezero.chain.devchain", {"aiohttp", "eth_account", "pydantic"}),
+    "judge": ("""
+from contextlib import ExitStack
+from codezero.settings import compose
+from codezero.wiring.evaluator import EMBEDDED, build_evaluator
+with ExitStack() as stack:
+    build_evaluator(compose(["evaluator.canaries=80"]), EMBEDDED, stack, print)""", MODELS | {"pydantic"}),
+    "proposer": ("""
+from codezero.models.generation import Sampler
+from codezero.settings import compose
+from codezero.wiring.proposer import FrozenModels
+Sampler(FrozenModels(compose([]), print).load("nano", "proposer"))""", MODELS),
+    "sampler": (BUILT.format(", source=object()"), MODELS | {"aiohttp"}),
+    "learner, at the first exam": (BUILT.format(""), MODELS | {"aiohttp"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_a_process_loads_what_it_computes_with(process: str) -> None:
+    statement, may = PROCESSES[process]
+    counted = HEAVY | {"aiohttp", "pydantic", "eth_account", "pyarrow", "pandas", "webauthn"}
+    assert loaded_by(statement) & counted <= may | {"hydra"}
+
+
+def test_the_learner_loads_trl_when_it_learns() -> None:
+    assert {"trl", "datasets", "peft"} <= loaded_by(BUILT.format("") + "learner._trainer")
 
 
 BUDGETS = {

@@ -1,16 +1,14 @@
 """Config -> the swarm: a process of its own on the network, or a swarm of one."""
 
-import contextlib
 import dataclasses
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from codezero.chain.invitation import JoinCode, decode_code, encode_code, read_invitation
+from codezero.chain.invitation import encode_code, read_invitation
 from codezero.config import NodeConfig, SwarmConfig
 from codezero.environment import Environment
-from codezero.errors import InviteError
 from codezero.protocols import Swarm
 from codezero.runs import RunFolder
 from codezero.swarm.hivemind_swarm import READY_SECONDS, HivemindSwarm
@@ -23,7 +21,6 @@ from codezero.swarm.supervisor import IdentityLock, NetworkProcess
 REGISTRY = "registry"
 """The word for the peers that are registered on the chain; a run's folder keeps them in MEMBERS."""
 MEMBERS = f"{FOLDER}/members.txt"
-LAN_SECONDS = 6.0
 
 
 def build_swarm(
@@ -48,7 +45,7 @@ def build_swarm(
     swarm = HivemindSwarm(settings, folder.path / FOLDER, environment)
     swarm.start()
     if settings.lan and settings.invitation:
-        from codezero.swarm.lan import announced  # as below
+        from codezero.swarm.lan import announced  # it asks the system for its network cards
 
         code = encode_code(read_invitation(Path(settings.invitation)))
         stack.enter_context(announced(code, settings.port))
@@ -74,28 +71,3 @@ def pulled_groups(config: NodeConfig) -> int:
     """Peers' groups that are asked for; none where nobody would learn from them."""
     wanted = config.role == "node" and config.external.policy != "off" and config.external.groups > 0
     return config.swarm.pull_groups if wanted else 0
-
-
-def announced_code() -> str:
-    """`swarm join --lan`: the code of the one swarm that is announced on the local network.
-
-    Raises InviteError that names them all where there is any other number.
-    """
-    from codezero.swarm.lan import listen  # it asks the system for its network cards
-
-    print(f"codezero: listening for swarms on the local network, up to {LAN_SECONDS:g} s", flush=True)
-    swarms = dict[str, JoinCode]()
-    for text in listen(LAN_SECONDS):
-        with contextlib.suppress(InviteError):  # anybody may announce anything
-            swarms[text] = decode_code(text)
-    if not swarms:
-        raise InviteError(
-            "no swarm is announced on the local network; its founder runs `codezero swarm create --lan`. Where "
-            "multicast does not pass, join by the code"
-        )
-    if len(swarms) > 1:
-        known = "".join(f"\n  {swarm.name}: codezero swarm join {text}" for text, swarm in swarms.items())
-        raise InviteError(f"{len(swarms)} swarms are announced on the local network; ask your founder which:{known}")
-    [(text, swarm)] = swarms.items()
-    print(f"codezero: joining {swarm.name} at {swarm.addresses[0]}", flush=True)
-    return text

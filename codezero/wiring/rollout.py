@@ -33,14 +33,14 @@ def build_servers(
 
     Raises RolloutError for a server that does not start, ConfigError for an address that cannot be listened at.
     """
+    if not config.rollout.has_servers:
+        return None
     from aiohttp import web
 
     from codezero.rollout.client import RolloutServer, RolloutServers
     from codezero.rollout.servers import serving
     from codezero.weights.transfer import routes
 
-    if not config.rollout.has_servers:
-        return None
     token = os.environ.get(TOKEN, "")
     if config.weights.listen:
         app = web.Application()
