@@ -9,6 +9,7 @@ With --start instead: what the way to the first exam's figure takes, by process,
 """
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -104,15 +105,13 @@ def watch(command: list[str], run: Path) -> tuple[float, list[dict[str, Any]]]:
         while not any('"eval/average_at_8": 0' in path.read_text() for path in run.glob("metrics.jsonl")):
             if node.poll() is not None:
                 raise SystemExit(f"the run ended with {node.returncode} before its first exam")
-            for process in [node, *node.children(recursive=True)]:
-                try:
+            with contextlib.suppress(psutil.Error):  # one has ended; who comes after it is seen the next time
+                for process in [node, *node.children(recursive=True)]:
                     words, times, memory = " ".join(process.cmdline()), process.cpu_times(), process.memory_info()
-                except psutil.Error:  # it has ended
-                    continue
-                name = next((name for word, name in PROCESSES.items() if word in words), "node")
-                row = taken.setdefault(process.pid, {"process": name, "cpu_seconds": 0.0, "peak_mib": 0})
-                row["cpu_seconds"] = round(times.user + times.system, 2)
-                row["peak_mib"] = max(row["peak_mib"], memory.rss >> 20)
+                    name = next((name for word, name in PROCESSES.items() if word in words), "node")
+                    row = taken.setdefault(process.pid, {"process": name, "cpu_seconds": 0.0, "peak_mib": 0})
+                    row["cpu_seconds"] = round(times.user + times.system, 2)
+                    row["peak_mib"] = max(row["peak_mib"], memory.rss >> 20)
             time.sleep(0.25)
         return time.monotonic() - began, list(taken.values())
     finally:
