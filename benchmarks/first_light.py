@@ -100,13 +100,17 @@ def start(overrides: list[str]) -> dict[str, Any]:
 
 def watch(command: list[str], run: Path) -> tuple[float, list[dict[str, Any]]]:
     """Wall seconds until the first exam's figure, and what each process has taken by then."""
-    began, node, taken = time.monotonic(), psutil.Popen(command, stdout=subprocess.DEVNULL), dict[int, dict[str, Any]]()
+    began, node, taken = (
+        time.monotonic(),
+        subprocess.Popen(command, stdout=subprocess.DEVNULL),
+        dict[int, dict[str, Any]](),
+    )
     try:
         while not any('"eval/average_at_8": 0' in path.read_text() for path in run.glob("metrics.jsonl")):
             if node.poll() is not None:
                 raise SystemExit(f"the run ended with {node.returncode} before its first exam")
             with contextlib.suppress(psutil.Error):  # one has ended; who comes after it is seen the next time
-                for process in [node, *node.children(recursive=True)]:
+                for process in [tree := psutil.Process(node.pid), *tree.children(recursive=True)]:
                     words, times, memory = " ".join(process.cmdline()), process.cpu_times(), process.memory_info()
                     name = next((name for word, name in PROCESSES.items() if word in words), "node")
                     row = taken.setdefault(process.pid, {"process": name, "cpu_seconds": 0.0, "peak_mib": 0})
