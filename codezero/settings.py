@@ -17,12 +17,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-from codezero.config import NodeConfig, check_bounds, contradictions
+from codezero.config import NodeConfig, check_bounds
+from codezero.config.contradictions import contradictions
 from codezero.config.learning import ModelConfig, named
 from codezero.errors import ConfigError, translated
 
-MAIN = "node.yaml"
-LOCAL = Path("configs", "local.yaml")
+MAIN, LOCAL = "node.yaml", Path("configs", "local.yaml")
 VARIABLE = "CODEZERO_LOCAL"
 """Names another file; set and empty: no file is read."""
 MAX_BYTES = 1 << 20

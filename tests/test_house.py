@@ -8,8 +8,9 @@ import io
 import subprocess
 import sys
 import tokenize
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -96,7 +97,7 @@ def imported(path: Path) -> Iterator[str]:
 def loaded_by(statement: str) -> set[str]:
     code = f"import sys\n{statement}\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return {name.split(".")[0] for name in done.stdout.split()}
+    return {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -132,7 +133,7 @@ CODE_WORDS = {"solver_prompt", "extract_code", "assertions", "parse_tests"}
 WITHOUT_CODE = [
     "node.py", "runner.py", "protocols.py", "types.py", "solver/solver.py", "solver/learner.py", "solver/updater.py",
     "solver/peer_rollouts.py", "solver/advantages.py", "models/generation.py", "swarm", "proposer/difficulty.py",
-    "proposer/derived.py", "evaluator/scored.py", "problems/stream.py", "rollout", "wiring/node.py",
+    "environments/tasks.py", "evaluator/scored.py", "problems/stream.py", "rollout", "wiring/node.py",
 ]  # fmt: skip
 """Sampler, learner, exchange and difficulty, which work from the Environment alone."""
 
@@ -158,6 +159,61 @@ def test_help_loads_neither_hydra_nor_a_heavy_library() -> None:
 def test_a_status_for_machines_draws_nothing() -> None:
     code = "from codezero.cli import main; main(['status', '--json', 'run.directory=/nowhere'])"
     assert not loaded_by(code + "; import codezero.inspection.status") & (HEAVY | {"rich", "pydantic"})
+
+
+MODELS = {"torch", "transformers", "accelerate", "scipy"}
+"""What reading and sampling a model takes: transformers loads the latter two."""
+BUILT = """
+from contextlib import ExitStack
+from pathlib import Path
+from codezero.settings import compose
+from codezero.solver.solver import GrpoSolver
+from codezero.wiring.models import FrozenModels, build_policy
+with ExitStack() as stack:
+    learner, _ = build_policy(compose([]), [], Path("/nowhere"), print, stack{})
+"""
+PROCESSES: dict[str, tuple[str, set[str]]] = {
+    "runs": ("from codezero.cli import main; main(['runs', '/nowhere'])", set()),
+    "doctor": ("from codezero.cli import main; main(['doctor', '--json', 'login.port=39217'])", {"pydantic"}),
+    "its child": ("""
+import io, msgspec
+from codezero.config import NodeConfig
+from codezero.ops.doctor import main
+sys.stdin = io.TextIOWrapper(io.BytesIO(msgspec.json.encode(NodeConfig())))
+main([])""", {"torch"}),
+    "a node that has no models yet": ("import codezero.wiring.node", {"scipy"}),
+    "page": ("import codezero.wiring.page", {"aiohttp", "eth_account", "pydantic", "webauthn"}),
+    "network": ("""
+from codezero.swarm import network_process
+network_process._load_hivemind()
+from codezero.swarm import exchange, founder_calls, hivemind_dht, hivemind_transport, network_monitor""",
+        {"hivemind", "torch", "scipy", "pydantic"}),
+    "chain": ("import codezero.chain.devchain_server, codezero.chain.devchain", {"aiohttp", "eth_account", "pydantic"}),
+    "judge": ("""
+from contextlib import ExitStack
+from codezero.settings import compose
+from codezero.wiring.evaluator import EMBEDDED, build_evaluator
+with ExitStack() as stack:
+    build_evaluator(compose(["evaluator.canaries=80"]), EMBEDDED, stack, print)""", MODELS | {"pydantic"}),
+    "proposer": ("""
+from codezero.models.generation import Sampler
+from codezero.settings import compose
+from codezero.wiring.proposer import FrozenModels
+Sampler(FrozenModels(compose([]), print).load("nano", "proposer"))""", MODELS),
+    "sampler": (BUILT.format(", source=object()"), MODELS | {"aiohttp"}),
+    "learner, at the first exam": (BUILT.format(""), MODELS | {"aiohttp"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_a_process_loads_what_it_computes_with(process: str) -> None:
+    statement, may = PROCESSES[process]
+    counted = HEAVY | {"aiohttp", "pydantic", "eth_account", "pyarrow", "pandas", "webauthn"}
+    assert loaded_by(statement) & counted <= may | {"hydra"}
+
+
+def test_the_learner_loads_trl_when_it_learns() -> None:
+    assert {"trl", "datasets", "peft"} <= loaded_by(BUILT.format("") + "learner._trainer")
 
 
 BUDGETS = {
@@ -192,25 +248,37 @@ def code_lines(source: str) -> int:
     return len({line for token in tokens for line in range(token.start[0], token.end[0] + 1)} - docstrings)
 
 
-def names_imported(tree: ast.Module) -> Iterator[str]:
-    """Every module or name that an import could mean."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-            yield node.module or ""
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+def dotted(path: Path) -> str:
+    """The module's name; a folder's is that of its `__init__.py`."""
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def edges(sources: dict[str, str]) -> dict[str, set[str]]:
+    """Which of these modules each one imports, for its types alone included."""
+    graph: dict[str, set[str]] = {name: set() for name in sources}
+    for name, source in sources.items():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom):
+                parts = (f"{node.module}.{alias.name}" for alias in node.names)
+                graph[name] |= {part if part in sources else node.module or "" for part in parts}
+            elif isinstance(node, ast.Import):
+                graph[name] |= {alias.name for alias in node.names}
+        graph[name] &= sources.keys() - {name}
+    return graph
+
+
+def test_no_circle_of_imports_inside_a_folder_either() -> None:
+    TopologicalSorter(edges({dotted(path): path.read_text() for path in FILES})).prepare()
+    circle = {"codezero.a": "from codezero import b", "codezero.b": "if TYPE_CHECKING:\n    from codezero.a import C"}
+    with pytest.raises(CycleError):
+        TopologicalSorter(edges(circle)).prepare()
 
 
 def only_importers(sources: dict[Path, str]) -> int:
     """Modules that exactly one other imports."""
-    parts = {path: path.relative_to(PACKAGE.parent).with_suffix("").parts for path in FILES}
-    modules = {".".join(part) for path, part in parts.items() if path.name != "__init__.py"}
-    importers: defaultdict[str, set[Path]] = defaultdict(set)
-    for path, source in sources.items():
-        for name in names_imported(ast.parse(source)):
-            importers[name].add(path)
-    return sum(len(importers[module]) == 1 for module in modules)
+    graph = edges({dotted(path): source for path, source in sources.items()})
+    counts = Counter(module for modules in graph.values() for module in modules)
+    return sum(counts[dotted(path)] == 1 for path in sources if path.name != "__init__.py")
 
 
 def measured() -> dict[str, int]:

@@ -2,11 +2,8 @@
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import cast
-
-from eth_abi.abi import decode
-from eth_abi.exceptions import DecodingError
-from eth_utils.crypto import keccak
 
 from codezero.errors import ChainError
 
@@ -40,7 +37,6 @@ TEXTS = {
     "WinnerAlreadyVoted": "this peer has already voted in this round",
 }
 """The contracts' errors, by name; none has arguments."""
-SELECTORS = {keccak(text=f"{name}()")[:4]: name for name in TEXTS}
 REGISTERED, REWARDED, VOTED = "PeerIdAlreadyRegistered", "RewardAlreadySubmitted", "WinnerAlreadyVoted"
 ANCHORED, NOT_OPEN = "AlreadyAnchored", "NotTheOpenRound"
 FINAL = frozenset(
@@ -115,10 +111,21 @@ def refusal(message: str, data: object = None) -> ContractError | None:
     return ContractError("Reverted", f"the contract refused{reason}")
 
 
+@cache
+def selectors() -> dict[bytes, str]:
+    """The contracts' errors by the four bytes that stand for them."""
+    from eth_utils.crypto import keccak
+
+    return {keccak(text=f"{name}()")[:4]: name for name in TEXTS}
+
+
 def decode_revert(raw: bytes) -> ContractError:
+    from eth_abi.abi import decode  # takes half a second, which who is refused nothing does not wait for
+    from eth_abi.exceptions import DecodingError
+
     selector, rest = raw[:4], raw[4:]
-    if selector in SELECTORS:
-        return ContractError(SELECTORS[selector])
+    if name := selectors().get(selector):
+        return ContractError(name)
     try:
         if selector == ERROR_STRING:
             text = cast(str, decode(["string"], rest)[0])

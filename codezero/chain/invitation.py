@@ -12,10 +12,6 @@ from typing import Annotated, Literal
 
 import base58
 import msgspec
-from eth_account import Account
-from eth_account.messages import encode_defunct
-from eth_keys.exceptions import BadSignature
-from eth_utils.exceptions import ValidationError
 from msgspec import Meta
 
 from codezero.chain.errors import printable
@@ -102,6 +98,11 @@ def signed(invitation: Invitation, sign: Callable[[str], bytes]) -> Invitation:
 
 def check_signature(invitation: Invitation) -> None:
     """Raises InviteError."""
+    from eth_account import Account  # takes half a second, which who reads no invitation does not wait for
+    from eth_account.messages import encode_defunct
+    from eth_keys.exceptions import BadSignature
+    from eth_utils.exceptions import ValidationError
+
     if not invitation.signature:
         raise InviteError("the invitation is not signed; ask the founder for the file again")
     none = "the invitation's signature is none; ask the founder for the file again"

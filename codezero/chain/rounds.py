@@ -1,56 +1,27 @@
-"""What goes on beside training: the open round is read, rounds are opened, and registered peers are listed.
+"""Which round is open: read from a chain in the background, or from the clock where there is none.
 
-Without a chain, rounds go by the clock. Nothing heavy is imported here.
+Nothing heavy is imported here.
 """
 
-import contextlib
 import logging
 import math
 import threading
 import time
-from collections import defaultdict, deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 from codezero.chain.errors import ChainUnreachableError
-from codezero.errors import ChainError, translated
-from codezero.protocols import Coordinator, Outbox
-from codezero.system.files import write_atomic
-from codezero.system.state import KnownRound
-
-if TYPE_CHECKING:
-    from codezero.chain.contract import ContractCoordinator
-    from codezero.chain.market import ContractMarket
+from codezero.errors import ChainError
 
 logger = logging.getLogger(__name__)
 
-ROUND_SECONDS, MEMBERS_SECONDS = 2.0, 5.0
-"""Between two readings of the open round and of the registered peers."""
+ROUND_SECONDS = 2.0
+"""Between two readings of the open round."""
 STALE = 30.0
 """Seconds. A reading older than this is not handed out any more."""
 FIRST = 5.0
 """Seconds that the first call waits for a reading."""
-SHORTEST = 0.25
-"""Of a round's length: it never lasts less, however quick everybody is."""
-STEPS = 4
-"""Stages opened in one go, at most: three make a round."""
 MAX_MEMBERS = 20_000
-MAX_WAITING = 1024
-"""Iterations whose points wait for the chain; the oldest are dropped."""
-LAST_TRIES = 3
-"""Starts of a chain that does not answer in time, before points that wait for it are given up with the run."""
-BASE58 = frozenset("123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz")
-
-
-class ChainParts(NamedTuple):
-    """What a chain gives to the round loop."""
-
-    coordinator: Coordinator
-    outbox: Outbox
-    market: "ContractMarket | None" = None
-    """Where the outbox's anchors and ballots can be read; None: the swarm has no market."""
+"""Registered peers that are read, at most."""
 
 
 class Repeating:
@@ -121,87 +92,6 @@ class RoundWatch:
         self._answered.set()
 
 
-class StageManager:
-    """Opens rounds, if the contract lets this account: when one has lasted long enough, or everybody has submitted.
-
-    `tick` is one look, for `Repeating`. A round that is open when the node starts counts from then.
-    """
-
-    def __init__(
-        self,
-        coordinator: "ContractCoordinator",
-        round_seconds: float,
-        *,
-        turn: Callable[[], bool] = lambda: True,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """turn: is it this process that opens rounds, of those with the same account?"""
-        self._coordinator, self._round_seconds, self._turn, self._clock = coordinator, round_seconds, turn, clock
-        self._allowed = False
-        self._round, self._since = -1, 0.0
-        self._cursor = 0
-        self._submitted: dict[int, set[str]] = defaultdict(set)
-
-    def tick(self) -> None:
-        """Raises ChainError."""
-        role, account = "STAGE_MANAGER_ROLE", self._coordinator.account
-        self._allowed = self._turn() and (self._allowed or self._coordinator.has_role(role, account))
-        if not self._allowed:
-            return
-        now = self._coordinator.read_round()
-        if now != self._round:
-            self._round, self._since = now, self._clock()
-        lasted = self._clock() - self._since
-        early = lasted >= SHORTEST * self._round_seconds
-        if lasted >= self._round_seconds or (early and self._everybody_submitted(now)):
-            for _ in range(STEPS):
-                if self._coordinator.read_round() != now:  # perhaps opened by another manager
-                    logger.info("round %d is open", now + 1)
-                    return
-                self._coordinator.send("updateStageAndRound")
-
-    def _everybody_submitted(self, round_number: int) -> bool:
-        """Has every peer that submitted in the round before submitted in this one too?"""
-        for page in self._coordinator.history(self._cursor, ["RewardSubmitted"]):
-            for event in page.events:
-                self._submitted[event["args"]["roundNumber"]].add(event["args"]["peerId"])
-            self._cursor = page.cursor
-        for old in [number for number in self._submitted if number < round_number - 1]:
-            del self._submitted[old]
-        active, done = self._submitted.get(round_number - 1, set()), self._submitted.get(round_number, set())
-        return bool(active) and active <= done
-
-
-class Registry:
-    """Keeps the registered peers in a file that the gossip reads: who registers has paid in gas.
-
-    `tick` is one reading, for `Repeating`. The list begins with `me`, only grows and is bounded.
-    """
-
-    def __init__(self, coordinator: "ContractCoordinator", path: Path, me: str) -> None:
-        self._coordinator, self._path = coordinator, path
-        self._members, self._cursor = {me: None}, 0
-
-    def tick(self) -> None:
-        """Raises ChainError."""
-        before = len(self._members)
-        for page in self._coordinator.history(self._cursor, ["PeerRegistered"]):
-            for event in page.events:
-                peer = event["args"]["peerId"]
-                if len(self._members) < MAX_MEMBERS and 32 <= len(peer) <= 64 and BASE58.issuperset(peer):
-                    self._members[peer] = None
-            self._cursor = page.cursor
-        if len(self._members) > before:
-            write_members(self._path, list(self._members))
-
-
-def write_members(path: Path, members: list[str]) -> None:
-    """One a line, all or nothing. Raises ChainError."""
-    with translated(ChainError, f"{path} cannot be written", OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, "".join(f"{member}\n" for member in members))
-
-
 class ClockCoordinator:
     """The round is the number of whole `round_seconds` since 1970, so nodes agree on it without talking.
 
@@ -216,64 +106,3 @@ class ClockCoordinator:
 
     def add(self, round_number: int, reward: float, vote: str | None) -> None:
         """Send nothing."""
-
-
-class LateChain:
-    """Coordinator and outbox in one, started by `make` in a thread when the second iteration begins.
-
-    Until they are there, training goes on in the last known round, and points wait for the round that is open then. A
-    chain that does not answer in time is started again. Whatever else `make` raises is raised by the next call.
-    """
-
-    def __init__(self, make: Callable[[], ChainParts], known: KnownRound) -> None:
-        self._make, self._known = make, known
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="chain-start")
-        self._started: Future[ChainParts] | None = None
-        self._waiting: deque[tuple[float, str | None]] = deque(maxlen=MAX_WAITING)
-
-    def current_round(self) -> int:
-        if self._waiting:
-            self._begin()
-        parts = self._parts()
-        return self._known.number if parts is None else parts.coordinator.current_round()
-
-    def add(self, round_number: int, reward: float, vote: str | None) -> None:
-        parts = self._parts()
-        if parts is not None:
-            self._hand_over(parts)
-        if parts is None or self._waiting:
-            self._waiting.append((reward, vote))
-        else:
-            parts.outbox.add(round_number, reward, vote)
-
-    def close(self) -> None:
-        """Waits until the chain is there, so that points already earned are kept. Raises what `make` raises."""
-        for left in reversed(range(LAST_TRIES)):
-            if not self._waiting:
-                return
-            try:
-                return self._hand_over(self._begin().result())
-            except ChainUnreachableError:
-                self._started = None
-                if not left:
-                    raise
-
-    def _parts(self) -> ChainParts | None:
-        if self._started is None or not self._started.done():
-            return None
-        try:
-            return self._started.result()
-        except ChainUnreachableError as error:
-            logger.warning("the chain is started again, %d points wait for it: %s", len(self._waiting), error)
-            self._started = None
-            return None
-
-    def _begin(self) -> Future[ChainParts]:
-        self._started = self._started or self._pool.submit(self._make)
-        return self._started
-
-    def _hand_over(self, parts: ChainParts) -> None:
-        with contextlib.suppress(ChainError):  # points wait
-            round_number = parts.coordinator.current_round()
-            while self._waiting:
-                parts.outbox.add(round_number, *self._waiting.popleft())

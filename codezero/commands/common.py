@@ -113,7 +113,8 @@ def composed_for_reading(options: argparse.Namespace) -> "NodeConfig":
     words: dict[str, Any] = {match[1]: match[2] for match in given if match and match[2].lower() not in NO_NAMES}
     if len(words) < len(given) or own_overrides(options.overrides):
         return composed(options)
-    from codezero.config import NodeConfig, RunConfig, contradictions
+    from codezero.config import NodeConfig, RunConfig
+    from codezero.config.contradictions import contradictions
 
     config = NodeConfig(run=RunConfig(**words))
     for contradiction in contradictions(config):

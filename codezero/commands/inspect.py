@@ -101,7 +101,8 @@ def runs(options: argparse.Namespace) -> int:
 
 def doctor(options: argparse.Namespace) -> int:
     """Exit code 0 when nothing failed, whatever else could be better or is unknown."""
-    from codezero.ops.doctor import Finding, checks, diagnose, healthy, line
+    from codezero.ops.doctor import checks
+    from codezero.ops.findings import Finding, diagnose, healthy, line
     from codezero.ops.own_code import ask
 
     findings, config = list[Finding](), composed(options)

@@ -19,7 +19,7 @@ from codezero.commands.common import (
     port,
     value,
 )
-from codezero.errors import ConfigError, SwarmError
+from codezero.errors import ConfigError, InviteError, SwarmError
 
 if TYPE_CHECKING:
     from codezero.config import NodeConfig
@@ -33,6 +33,7 @@ SUPERVISE = (
     "start the node again when it dies, after longer and longer pauses, until run.max_deaths in a row came without an "
     "iteration saved between them; the exit code is the last one's"
 )
+LAN_SECONDS = 6.0
 LAN_PORT = 38331
 """Of a node with --lan, unless it is said which."""
 LAN_SETTINGS = [f"swarm.port={LAN_PORT}", "swarm.host=0.0.0.0", "swarm.lan=true"]
@@ -148,11 +149,36 @@ def swarm_join(options: argparse.Namespace) -> int:
         raise ConfigError("name the swarm: `codezero swarm join CODE`, or --lan for the one of the local network")
     config = composed(options, "network=peer")
     from codezero.wiring.founding import joined
-    from codezero.wiring.lan import announced_code
 
-    options.place = options.place or announced_code()
+    options.place = options.place or _announced_code()
     options.overrides = [*joined(options.place, config), *options.overrides]
     return run(options)
+
+
+def _announced_code() -> str:
+    """The code of the one swarm that is announced on the local network.
+
+    Raises InviteError that names them all where there is any other number.
+    """
+    from codezero.chain.invitation import JoinCode, decode_code
+    from codezero.swarm.lan import listen
+
+    print(f"codezero: listening for swarms on the local network, up to {LAN_SECONDS:g} s", flush=True)
+    swarms = dict[str, JoinCode]()
+    for text in listen(LAN_SECONDS):
+        with contextlib.suppress(InviteError):  # anybody may announce anything
+            swarms[text] = decode_code(text)
+    if not swarms:
+        raise InviteError(
+            "no swarm is announced on the local network; its founder runs `codezero swarm create --lan`. Where "
+            "multicast does not pass, join by the code"
+        )
+    if len(swarms) > 1:
+        known = "".join(f"\n  {swarm.name}: codezero swarm join {text}" for text, swarm in swarms.items())
+        raise InviteError(f"{len(swarms)} swarms are announced on the local network; ask your founder which:{known}")
+    [(text, swarm)] = swarms.items()
+    print(f"codezero: joining {swarm.name} at {swarm.addresses[0]}", flush=True)
+    return text
 
 
 def swarm_bootnode(options: argparse.Namespace) -> int:

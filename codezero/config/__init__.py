@@ -1,15 +1,14 @@
 """Every setting: its type, unit, bounds and default. Imports nothing heavy.
 
 YAML under `configs/` holds values only; these classes are the schema that `settings.compose` checks it against.
-`learning.py`: models, what they learn from; `judging.py`: who says what is right; `training.py`: trainer, servers.
+`learning.py`: models, what they learn from; `judging.py`: who says what is right; `training.py`: trainer, servers;
+`contradictions.py`: what is at odds among them.
 """
 
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Interval
@@ -24,14 +23,12 @@ from codezero.config.learning import (
     SolverConfig,
     one_of,
 )
-from codezero.config.slots import of_plugins
 from codezero.config.training import (
     HubConfig,
     RolloutConfig,
     TrainerConfig,
     VerifierConfig,
     WeightsConfig,
-    of_training,
     page_origins,
 )
 from codezero.errors import ConfigError
@@ -230,54 +227,6 @@ def _adapter() -> "TypeAdapter[NodeConfig]":
     from pydantic import TypeAdapter
 
     return TypeAdapter(NodeConfig)
-
-
-def contradictions(config: NodeConfig) -> Iterator[str]:
-    """What is at odds with other settings, a line each."""
-    for section, settings in (("evaluator", config.evaluator), ("proposer", config.proposer)):
-        url = settings.url
-        if "@" in url.partition("://")[2].partition("/")[0]:  # before anything could show it
-            yield f"{section}.url must hold no password; its key comes from an environment variable"
-        endpoint = settings.kind not in ("local", "custom") and settings.model != "off"
-        if endpoint and not url.startswith(("http://", "https://")):
-            yield f"{section}.url='{url}' is no address; {section}.kind={settings.kind} needs http://HOST:PORT"
-    yield from of_plugins(config)
-    yield from of_training(config)
-    reward, run = config.reward, config.run
-    if not reward.correctness + reward.structure + reward.adherence + reward.format > 0:
-        yield "reward: all four weights are 0; give reward.correctness at least some weight"
-    if config.evaluator.model == "off" and reward.mode != "rlvr":
-        yield f"evaluator.model=off leaves reward.mode={reward.mode} without a judge; name one, or set reward.mode=rlvr"
-    taken = (Path(config.chain.directory), Path(config.login.directory))
-    if run.name and (not RUN_NAME.fullmatch(run.name) or Path(run.directory, run.name) in taken):
-        yield (
-            f"run.name={run.name!r} cannot name a run; use one folder name of letters, digits, `.`, `_` and `-` that "
-            "is neither the chain's nor the login's (run.directory says where the folder lies)"
-        )
-    yield from _of_proposing(config)
-
-
-def _of_proposing(config: NodeConfig) -> Iterator[str]:
-    """A node that only proposes needs a model and a swarm; a proposer that learns needs weights and enough attempts."""
-    proposer, off = config.proposer, config.proposer.model == "off"
-    if config.role == "proposer":
-        if off:
-            yield "role=proposer with proposer.model=off would do nothing; name a model"
-        if proposer.train:
-            yield "role=proposer attempts nothing that a proposer could learn from; drop proposer.train"
-        if config.swarm.kind == "local":
-            yield "role=proposer needs a swarm to propose to; use `codezero propose`, or network=peer"
-    if not proposer.train:
-        return
-    if proposer.kind != "local":
-        what = f"needs a model in this process, and proposer.kind={proposer.kind} is behind an endpoint"
-        yield f"proposer.train=true {what}; set proposer.kind=local or drop proposer.train"
-    if off or not proposer.problems_per_iteration:
-        idle = "proposer.model=off" if off else "proposer.problems_per_iteration=0"
-        yield f"proposer.train=true with {idle} has nothing to train; drop one of them"
-    if proposal_places(config) * min(proposer.every, proposer.wait) < 2:
-        keys = "data.proposer_share, solver.problems_per_iteration, proposer.every or proposer.wait"
-        yield f"proposer.train=true needs two proposals attempted to compare them; raise {keys}"
 
 
 def proposal_places(config: NodeConfig) -> int:

@@ -4,19 +4,13 @@ The hub that the policy is pushed to, and the addresses that other sections chec
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from annotated_types import Interval
 
 from codezero.config.learning import Checked, one_of
 
-if TYPE_CHECKING:
-    from codezero.config import NodeConfig
-
-COLDEST = 0.01
-"""vLLM silently raises lower temperatures to this one."""
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 
 
@@ -161,35 +155,3 @@ class VerifierConfig:
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     listen: Annotated[str, Checked(_listen)] = ""
     """As weights.listen, for the verifier's versions."""
-
-
-def of_training(config: "NodeConfig") -> Iterator[str]:
-    """What is at odds here, a line each."""
-    yield from _of_verifier(config)
-    ranks, rollout, model = config.trainer.ranks, config.rollout, config.model
-    if ranks and model.train == "lora":
-        yield "model.train=lora with trainer.ranks: the ranks shard all weights; set one of the two back"
-    weights, sampler = config.weights, config.role == "sampler"
-    if (weights.share or weights.follow) and config.swarm.kind == "local":
-        yield f"weights.{'share' if weights.share else 'follow'} needs a swarm; set network=peer"
-    if sampler and not weights.follow:
-        yield "role=sampler needs the peer whose policy it samples; set weights.follow=PEER"
-    if sampler and ranks:
-        yield "role=sampler trains nothing; set trainer.ranks=0"
-    if ranks and config.solver.optimizer == "adamw_8bit":
-        yield "solver.optimizer=adamw_8bit with trainer.ranks: it cannot be sharded; set solver.optimizer=adamw"
-    for name, temperature in (("solver", config.solver.temperature), ("evals", config.evals.temperature)):
-        if rollout.has_servers and rollout.engine == "vllm" and 0 < temperature < COLDEST:
-            what = f"{name}.temperature={temperature:g} is below {COLDEST}, where vLLM does not go"
-            yield f"{what}; raise it, or set rollout.engine=little"
-    if rollout.in_flight and not rollout.has_servers:
-        yield "rollout.in_flight needs servers that decode while the trainer learns; set rollout.start=1, or drop it"
-
-
-def _of_verifier(config: "NodeConfig") -> Iterator[str]:
-    if config.verifier.model != "off" and config.reward.mode != "rlvr":
-        yield "verifier.model needs executed rewards to learn from; set reward.mode=rlvr, or verifier.model=off"
-    if config.verifier.model != "off" and config.role == "sampler":
-        yield "verifier.model with role=sampler: a sampler learns nothing; set verifier.model=off"
-    if config.verifier.rollout.in_flight:
-        yield "verifier.rollout.in_flight: attempts are checked as they are made; set rollout.in_flight"

@@ -12,12 +12,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import Annotated, Protocol
 
+import msgspec
+
+from codezero.environment import ScoredEnvironment
 from codezero.errors import ConfigError, EvaluatorError, ProblemError, translated
 from codezero.plugins import blamed
 from codezero.system.signals import within_cpu
-from codezero.types import Item, Problem, is_exam_question, problem_id
+from codezero.system.state import StateFile
+from codezero.types import Item, Metrics, Problem, ScoredGroup, is_exam_question, problem_id
 
 NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 LEVELS = (1, 2, 3, 4, 5)
@@ -155,3 +159,28 @@ class TaskEnvironment:
             size = f"{len(task.question)} characters, not 1 to {MAX_QUESTION}"
             raise ProblemError(f"environment {self.name}: the question of item {index} of level {level} has {size}")
         return task
+
+
+class _Derived(msgspec.Struct, forbid_unknown_fields=True):
+    written: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class DerivedProposer(StateFile[_Derived], file="derived.json", schema=_Derived):
+    """Implements `protocols.Proposer` without a model: the next places of the levels that are asked for."""
+
+    def __init__(self, environment: ScoredEnvironment, *, peer_id: str, seed: int) -> None:
+        self._environment, self._origin = environment, f"proposer {seed} {peer_id}"
+        self.memory = _Derived(0)
+
+    def propose(self, levels: Sequence[int]) -> list[Problem]:
+        """One for each level."""
+        first, self.memory.written = self.memory.written, self.memory.written + len(levels)
+        return [self._environment.drawn(level, f"{self._origin} {first + at}") for at, level in enumerate(levels)]
+
+    def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
+        """There is nothing that could learn."""
+        return {}
+
+    def metrics(self) -> Metrics:
+        """Since the first iteration of the run."""
+        return {"proposer/derived": self.memory.written}

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from codezero.config.contradictions import JUDGES, REWARDS
 from codezero.config.learning import named
-from codezero.config.slots import JUDGES, REWARDS
 from codezero.errors import ConfigError, EvaluatorError, OwnCodeError
 from codezero.evaluator.reward import unavailable
 from codezero.evaluator.types import Program, Reading

@@ -4,7 +4,9 @@ One process serves the page of a folder of runs; those of other nodes stand by a
 """
 
 import contextlib
+import errno
 import logging
+import socket
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.config import NodeConfig
+from codezero.errors import LoginError
 from codezero.system.child import Child, python
 from codezero.system.files import set_aside
 
@@ -93,3 +96,37 @@ class PageProcess(contextlib.AbstractContextManager["PageProcess"]):
                         print(f"codezero: {invitation(ready)}", flush=True)
                 self._answered.set()
         self._answered.set()
+
+
+LOOPBACK = {"127.0.0.1": socket.AF_INET, "::1": socket.AF_INET6}
+ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""This machine has no such address, so nobody else can hold it either."""
+
+
+def open_sockets(port: int, also: str = "") -> list[socket.socket]:
+    """Bound, one for each address; port 0 takes a free one. also: another IPv4 address of this machine, empty for none.
+
+    Raises LoginError that names the address in the way.
+    """
+    with contextlib.ExitStack() as stack:
+        bound: list[socket.socket] = []
+        for host, family in [*LOOPBACK.items(), *([(also, socket.AF_INET)] if also else [])]:
+            try:
+                listener = socket.create_server((host, bound[0].getsockname()[1] if bound else port), family=family)
+            except OSError as error:
+                if error.errno not in ABSENT:
+                    raise _refused(host, port, error) from error
+                logger.info("this machine has no address %s; the page is served at the other one", host)
+            else:
+                bound.append(stack.enter_context(listener))
+        if not bound:
+            raise LoginError("this machine has neither 127.0.0.1 nor ::1; the page cannot be served")
+        stack.pop_all()
+        return bound
+
+
+def _refused(host: str, port: int, error: OSError) -> LoginError:
+    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        return LoginError(f"{shown} is taken by another process; end it, or set login.port to another number")
+    return LoginError(f"{shown} cannot be listened at: {error.strerror}; set login.port to another number")

@@ -9,7 +9,6 @@ gateway, which is the host; so the page listens there too and answers the gatewa
 import asyncio
 import contextlib
 import ctypes
-import errno
 import logging
 import re
 import resource
@@ -38,6 +37,7 @@ from codezero.login.guard import (
     guard,
 )
 from codezero.login.login import Login
+from codezero.login.page_process import LOOPBACK, open_sockets
 from codezero.login.routes import login_routes
 from codezero.system.signals import asking
 from codezero.system.web import HEAD_SECONDS
@@ -50,40 +50,6 @@ def harden() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(4, 0, 0, 0, 0) != 0:  # PR_SET_DUMPABLE
         logger.warning("this process could not be hidden from others of this user")
-
-
-LOOPBACK = {"127.0.0.1": socket.AF_INET, "::1": socket.AF_INET6}
-ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-"""This machine has no such address, so nobody else can hold it either."""
-
-
-def open_sockets(port: int, also: str = "") -> list[socket.socket]:
-    """Bound, one for each address; port 0 takes a free one. also: another IPv4 address of this machine, empty for none.
-
-    Raises LoginError that names the address in the way.
-    """
-    with contextlib.ExitStack() as stack:
-        bound: list[socket.socket] = []
-        for host, family in [*LOOPBACK.items(), *([(also, socket.AF_INET)] if also else [])]:
-            try:
-                listener = socket.create_server((host, bound[0].getsockname()[1] if bound else port), family=family)
-            except OSError as error:
-                if error.errno not in ABSENT:
-                    raise _refused(host, port, error) from error
-                logger.info("this machine has no address %s; the page is served at the other one", host)
-            else:
-                bound.append(stack.enter_context(listener))
-        if not bound:
-            raise LoginError("this machine has neither 127.0.0.1 nor ::1; the page cannot be served")
-        stack.pop_all()
-        return bound
-
-
-def _refused(host: str, port: int, error: OSError) -> LoginError:
-    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    if error.errno == errno.EADDRINUSE:
-        return LoginError(f"{shown} is taken by another process; end it, or set login.port to another number")
-    return LoginError(f"{shown} cannot be listened at: {error.strerror}; set login.port to another number")
 
 
 STATIC = Path(__file__).with_name("static")

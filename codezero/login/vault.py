@@ -20,7 +20,6 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from eth_account import Account
 from msgspec import Meta
 
 from codezero.errors import HttpRefusal, LoginError
@@ -203,6 +202,8 @@ class Vault:
 
 def address_of(key: bytes) -> str:
     """Checksummed. Raises LoginError for bytes that are no key."""
+    from eth_account import Account  # takes half a second, which who only looks does not wait for
+
     try:
         return Account.from_key(key).address
     except ValueError:  # its text may show the key

@@ -10,11 +10,9 @@ import contextlib
 import dataclasses
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from peft import LoraConfig, get_peft_model_state_dict
-from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -24,6 +22,9 @@ from codezero.config.learning import EVERY_LINEAR
 from codezero.errors import ConfigError
 from codezero.models.digest import Base, weights_digest
 from codezero.models.load import LoadedModel
+
+if TYPE_CHECKING:
+    from peft import LoraConfig
 
 NAME = "default"
 """Of the only adapter in a model."""
@@ -39,6 +40,8 @@ def add_adapter(
 
     The adapter is float32 whatever the base is. Raises ConfigError for targets that the model does not have.
     """
+    from peft import LoraConfig  # here and below: who has no adapter does not wait for it
+
     wanted = EVERY_LINEAR if EVERY_LINEAR in targets else list(targets)
     _check(policy.model, targets)
     base = Base(policy.name, weights_digest(policy.name))
@@ -68,7 +71,7 @@ def has_adapter(model: nn.Module) -> bool:
 @contextlib.contextmanager
 def without_adapter(model: nn.Module) -> Generator[None]:
     """The base model, for as long as the context is open; what was off before stays off."""
-    layers = [part for part in model.modules() if isinstance(part, BaseTunerLayer) and not part.disable_adapters]
+    layers = [layer for layer in _layers(model).values() if not layer.disable_adapters]
     for layer in layers:
         layer.enable_adapters(False)
     try:
@@ -114,7 +117,7 @@ def load_adapter(model: PreTrainedModel, folder: Path) -> None:
 
 def plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
     """The weights by their names on disk, with an adapter multiplied out into new tensors."""
-    layers: dict[str, Any] = {n: module for n, module in model.named_modules() if isinstance(module, BaseTunerLayer)}
+    layers = _layers(model)
     of_adapter = {
         f"{name}.{own}"
         for name, layer in layers.items()
@@ -129,8 +132,19 @@ def plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
     return revert_weight_conversion(model, state)
 
 
+def _layers(model: nn.Module) -> dict[str, Any]:
+    """Those with an adapter, by name."""
+    if not has_adapter(model):
+        return {}
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    return {name: module for name, module in model.named_modules() if isinstance(module, BaseTunerLayer)}
+
+
 def _state(model: PreTrainedModel) -> dict[str, Tensor]:
     """The adapter's tensors, by their names on disk."""
+    from peft import get_peft_model_state_dict
+
     return {PREFIX + name: value for name, value in get_peft_model_state_dict(model, adapter_name=NAME).items()}
 
 

@@ -1,10 +1,9 @@
-"""What a finding is, the machine's checks, and all checks at once, each with a deadline: none can hold up or bring down
-another. The device and its memory are checked in a child process, which may crash or hang with its driver."""
+"""The machine's checks, and the list of all. Device and memory are checked in a child, which may crash or hang with its
+driver."""
 
 import contextlib
 import ctypes
 import io
-import multiprocessing
 import os
 import platform
 import shutil
@@ -12,24 +11,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Sequence
 from functools import partial
-from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from codezero.config import NodeConfig, SwarmConfig
-from codezero.errors import CodeZeroError, ModelError
-from codezero.monitor.text import clean, readable_name
-from codezero.settings import compose
+from codezero.errors import ModelError
+from codezero.monitor.text import readable_name
+from codezero.ops.findings import Check, Finding, fail, ok, unknown, warn
 from codezero.system.child import how_it_ended, python
 
-MAX_TEXT = 600
-"""Characters of a line's two parts each."""
 GIB = 2**30
 LEAST_DISK, GOOD_DISK = 0.25 * GIB, 2 * GIB
 """Checkpoints and logs of the embedded models need less than the first; real models want more than the second."""
@@ -37,25 +31,6 @@ HARDWARE = ("torch", "device", "memory")
 HARDWARE_SECONDS = 22.0
 SKEW_WARN, SKEW_FAIL = 5.0, 60.0
 """Seconds. Records of peers live for some minutes, and with chain.kind=clock rounds go by the clock."""
-
-
-class CheckState(StrEnum):
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-    UNKNOWN = "unknown"
-    """The check could not be done: nothing is claimed."""
-
-
-class Finding(msgspec.Struct, frozen=True):
-    state: CheckState
-    text: str = msgspec.field(name="said")
-    mend: str = ""
-    """What to do about it; empty where nothing needs doing."""
-    check: str = ""
-
-
-ok, warn, fail, unknown = (partial(Finding, state) for state in CheckState)
 
 
 def disk(folder: str) -> Finding:
@@ -132,11 +107,11 @@ def login(config: NodeConfig) -> Finding:
     return ok(f"logged in as {owner.account}")
 
 
-def hardware(overrides: Sequence[str]) -> list[Finding]:
+def hardware(config: NodeConfig, overrides: Sequence[str]) -> list[Finding]:
     """torch, a kernel on the device, memory against the models: in a process that may crash or hang with its driver."""
-    command, nothing = python("-m", __name__, *overrides), subprocess.DEVNULL
+    command, composed = python("-m", __name__, *overrides), msgspec.json.encode(config)
     try:
-        done = subprocess.run(command, stdin=nothing, capture_output=True, timeout=HARDWARE_SECONDS, check=False)
+        done = subprocess.run(command, input=composed, capture_output=True, timeout=HARDWARE_SECONDS, check=False)
     except subprocess.TimeoutExpired as late:
         return read_hardware(late.stdout or b"", f"no answer within {HARDWARE_SECONDS:g} s")
     return read_hardware(done.stdout, f"its process {how_it_ended(done.returncode, io.BytesIO(done.stderr))}")
@@ -153,8 +128,11 @@ def read_hardware(output: bytes, why: str) -> list[Finding]:
 
 
 def main(overrides: Sequence[str]) -> None:
-    """The child: does torch load, does the device compute forward and backward, do the models fit? Until one fails."""
-    check, config = "torch", compose(overrides)
+    """The child: does torch load, does the device compute forward and backward, do the models fit? Until one fails.
+
+    Standard input: the config that `overrides` were composed to, which takes Hydra a third of a second.
+    """
+    check, config = "torch", msgspec.json.decode(sys.stdin.buffer.read(), type=NodeConfig)
     try:
         import torch
 
@@ -193,22 +171,14 @@ def _print(check: str, finding: Finding) -> None:
     print(msgspec.json.encode(replace(finding, check=check)).decode(), flush=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    name: str
-    run: Callable[[], Finding | list[Finding]]
-    """Several findings have names of their own."""
-    seconds: float = 15.0
-
-
 def checks(config: NodeConfig, overrides: Sequence[str]) -> list[Check]:
     """For a node of this config, which was composed of `overrides`; in the order in which people read them."""
-    from codezero.ops import doctor_network as network
+    from codezero.ops import doctor_network as network  # which the child does without
     from codezero.ops.own_code import plugins
 
     return [
         Check("python", lambda: ok(f"{platform.python_version()} on {sys.platform}")),
-        Check("hardware", lambda: hardware(overrides), HARDWARE_SECONDS + 1),
+        Check("hardware", lambda: hardware(config, overrides), HARDWARE_SECONDS + 1),
         Check("disk", lambda: disk(config.run.directory)),
         Check("clock", lambda: clock(network.block_time(config.chain), config.chain.round_seconds)),
         Check("page port", lambda: network.page_port(config)),
@@ -222,35 +192,6 @@ def checks(config: NodeConfig, overrides: Sequence[str]) -> list[Check]:
         Check("login", partial(login, config)),
         Check("plug-ins", partial(plugins, config)),
     ]
-
-
-def diagnose(checks: Sequence[Check]) -> Iterator[Finding]:
-    """The findings, in the order of `checks`; all of them within the longest deadline."""
-    began, pool = time.monotonic(), ThreadPool(len(checks))  # of daemons: what hangs in a name look-up is left behind
-    running = [(check, pool.apply_async(check.run)) for check in checks]
-    pool.close()
-    for check, outcome in running:
-        try:
-            findings = outcome.get(max(0.0, began + check.seconds - time.monotonic()))
-        except multiprocessing.TimeoutError:
-            findings = unknown(f"no answer within {check.seconds:g} s")
-        except CodeZeroError as error:  # what a node would end with too
-            findings = fail(str(error).partition("\n")[0])
-        except Exception as error:  # noqa: BLE001 - a check that is broken says nothing about the machine
-            findings = unknown(f"the check itself failed: {error!r}")
-        yield from findings if isinstance(findings, list) else [replace(findings, check=check.name)]
-
-
-def line(finding: Finding) -> str:
-    """For people. Foreign text is cleaned."""
-    state = "could not tell" if finding.state is CheckState.UNKNOWN else finding.state
-    text = "; ".join(clean(part, MAX_TEXT) for part in (finding.text, finding.mend) if part)
-    return f"{state:14}  {finding.check:10}  {text}"
-
-
-def healthy(findings: Sequence[Finding]) -> bool:
-    """Did no check fail? Warnings and what is unknown are no failures."""
-    return not any(finding.state is CheckState.FAIL for finding in findings)
 
 
 if __name__ == "__main__":

@@ -20,10 +20,9 @@ from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig, SwarmConfi
 from codezero.config.learning import source_weights
 from codezero.errors import ChainError, ConfigError, EndpointError, EvaluatorError, LoginError
 from codezero.inspection.status import RunFiles, newest_run
-from codezero.login.page_process import wanted
-from codezero.login.server import open_sockets
+from codezero.login.page_process import open_sockets, wanted
 from codezero.nano import NANO
-from codezero.ops.doctor import Finding, fail, ok, unknown, warn
+from codezero.ops.findings import Finding, fail, ok, unknown, warn
 from codezero.problems.hub import SETS
 from codezero.swarm.messages import network_settings
 from codezero.swarm.network_status import NetworkStatus, outward_address

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from codezero.config import NodeConfig
+from codezero.config.contradictions import plugins_of
 from codezero.config.learning import named
-from codezero.config.slots import plugins_of
 from codezero.errors import ConfigError, translated
-from codezero.ops.doctor import Finding, ok, warn
+from codezero.ops.findings import Finding, ok, warn
 from codezero.plugins import file_of
 from codezero.system.files import read_json, write_atomic
 

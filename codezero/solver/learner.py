@@ -6,6 +6,7 @@ Rows come sampled, judged and weighed, so of TRL only the loss is called (`compu
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import copy
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -27,9 +28,8 @@ from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
 from codezero.solver.batch import Batch, Pair, TrainingRow, Update, collate, micro_batches, minibatches, rewarded_rows
 from codezero.solver.logprobs import compared, completion_logprobs, fused_logprobs, head_is_plain, packed_logprobs
-from codezero.solver.loss import own_loss
+from codezero.solver.loss import learning_rate, own_loss
 from codezero.solver.policy_files import LearnerCounters, load_policy, save_policy
-from codezero.solver.trainer import frozen_copy, learning_rate, make_trainer
 from codezero.types import Metrics, RewardedGroup, mean
 
 logger = logging.getLogger(__name__)
@@ -53,33 +53,43 @@ class TrlLearner:
         if policy.device.type == "cuda" and torch.cuda.device_count() > 1:
             raise ConfigError("several GPUs are visible; trainer.ranks uses so many, CUDA_VISIBLE_DEVICES=0 one")
         self.policy, self.config = policy, config
-        self.steps = 0
-        """Optimiser steps taken."""
-        self.skipped = 0
-        """Those left out because loss or gradient was not finite."""
-        self.updates = 0
-        """The number of the policy's version."""
+        self.steps = self.skipped = self.updates = 0
+        """Optimiser steps taken, those left out as loss or gradient was not finite, and the policy's version."""
         self.micro_batch_rows = config.micro_batch_rows
         """Rows in one forward pass; less than configured once memory ran out."""
         self.changed: Callable[[], object] = lambda: None
         """Called when the policy has changed."""
-        half = policy.model.dtype
+        self._half = policy.model.dtype
         self._adapted = has_adapter(policy.model)
         if not self._adapted:
             policy.model.float()
         self._packed = is_lean(policy.model)
         # TRL's own path has kernels for CUDA; elsewhere it would also score every token of the prompts.
         self._pieces = policy.device.type != "cuda" and head_is_plain(policy.model)
-        copied = config.kl_beta and not self._adapted
-        self._reference: Any = frozen_copy(policy.model, config.temperature) if copied else None
-        self._trainer: Any = make_trainer(policy, config, half)
-        self._trainer.beta = config.kl_beta
         self._own_loss = own_loss(config.loss_function) if config.loss == "custom" else None
         if activation_checkpointing:
             policy.model.activation_checkpointing_enable()
-        self._accelerator = self._trainer.accelerator
-        self._model, self._optimizer = self._prepare(half)
         policy.model.eval()
+        leashed = config.kl_beta and not self._adapted
+        self._reference: Any = copy.deepcopy(policy.model).requires_grad_(False) if leashed else None
+        if policy.device.type == "cuda":  # where samplers call the forward that is wrapped for mixed precision
+            self._prepare_once()
+
+    def __getattr__(self, name: str) -> Any:
+        """What TRL makes, once something is learned or loaded: the first exam does not wait for its import."""
+        if name not in ("_trainer", "_accelerator", "_model", "_optimizer"):
+            raise AttributeError(name)
+        self._prepare_once()
+        return getattr(self, name)
+
+    def _prepare_once(self) -> None:
+        from codezero.solver.trainer import make_trainer
+
+        self._trainer: Any = make_trainer(self.policy, self.config, self._half, self._reference)
+        self._trainer.beta = self.config.kl_beta
+        self._accelerator = self._trainer.accelerator
+        self._model, self._optimizer = self._prepare(self._half)
+        self.policy.model.eval()
 
     def update(self, batch: Batch) -> Update:
         """One pass over the rows, in `minibatches` optimiser steps. Without gradient to follow no weight moves.
@@ -88,11 +98,11 @@ class TrlLearner:
         """
         live = [row for row in batch.rows if row.completion_ids and (row.advantage or self.config.kl_beta)]
         parts = minibatches(live, self.config.minibatches, self.updates)
-        torch.manual_seed(self.updates)  # of dropout, where a model has it: a restarted run draws the same
-        self.updates += 1
         share = (batch.row_count / self.config.minibatches, batch.token_count / self.config.minibatches)
         pairs: list[dict[int, Pair]] = [{} for _ in parts]
         self._model.train()
+        torch.manual_seed(self.updates)  # of dropout, where a model has it: a restarted run draws the same
+        self.updates += 1
         try:
             steps = [self._step(rows, *share, seen) for rows, seen in zip(parts, pairs, strict=True)]
         finally:
@@ -116,13 +126,8 @@ class TrlLearner:
             prompts = encode_prompts(self.policy.tokenizer, [each.prompt]) * len(each.completions)
             rows += rewarded_rows(prompts, each.completions, each.rewards, self.config.scale_rewards, self.updates)
         done = self.update(Batch(tuple(rows))) if rows else None
-        return {
-            "loss": done and done.loss,
-            "grad_norm": done and done.grad_norm,
-            "rows": len(rows),
-            "steps": self.steps,
-            "skipped_steps": self.skipped,
-        }
+        figures = {"loss": done and done.loss, "grad_norm": done and done.grad_norm}
+        return {**figures, "rows": len(rows), "steps": self.steps, "skipped_steps": self.skipped}
 
     @torch.no_grad()
     def logprobs(
@@ -153,10 +158,7 @@ class TrlLearner:
         self.changed()
 
     def _prepare(self, half: torch.dtype) -> tuple[Any, Any]:
-        """The model that computes, and its optimiser. half: what it computes in where that has 16 bits.
-
-        On one device the prepared model is the same object, its forward wrapped for mixed precision.
-        """
+        """The model that computes, on one device the same object with its forward wrapped, and its optimiser."""
         if self._reference is not None:
             self._reference = self._accelerator.prepare_model(self._reference, evaluation_mode=True)
         return self._accelerator.prepare(self.policy.model, self._trainer.create_optimizer())
@@ -169,8 +171,7 @@ class TrlLearner:
     ) -> tuple[float, float, float] | None:
         """One optimiser step: (loss, gradient norm, clipped share), or None where one of these is not finite.
 
-        `pairs` receives the log-probabilities of fresh rows. Micro-batches bound memory; their gradients add up to that
-        of the whole.
+        `pairs` receives the log-probabilities of fresh rows. The gradients of micro-batches add up to that of all rows.
         """
 
         def follow() -> tuple[float, float]:
@@ -225,9 +226,8 @@ class TrlLearner:
                     raise
                 tried = min(self.micro_batch_rows, rows)
                 if tried == 1:
-                    raise ModelError(
-                        f"{TOO_LONG}, or set model.train=lora ({str(error).splitlines()[0][:200]})"
-                    ) from error
+                    why = str(error).splitlines()[0][:200]
+                    raise ModelError(f"{TOO_LONG}, or set model.train=lora ({why})") from error
                 self.micro_batch_rows = tried // 2
             # Outside the handler: while the error lives, so do the frames that hold the tensors.
             release_memory()

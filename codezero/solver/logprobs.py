@@ -22,7 +22,6 @@ from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
-from trl.kernels import ChunkedLogProbFunction
 
 from codezero.models.chat import pad
 from codezero.solver.batch import Pair, TrainingRow
@@ -42,6 +41,8 @@ def chosen_logprobs(hidden: Tensor, head: nn.Module, targets: Tensor, temperatur
     vocabulary = int(head.weight.shape[0])  # pyright: ignore
     if len(targets) * vocabulary <= WHOLE:
         return -cross_entropy(head(hidden).float() / temperature, targets, reduction="none")
+    from trl.kernels import ChunkedLogProbFunction
+
     columns = max(1, WHOLE // min(len(targets), TOKENS))
     return ChunkedLogProbFunction.apply(hidden, head.weight, head.bias, targets, temperature, columns, None, 1.0, ())[0]
 

@@ -1,4 +1,4 @@
-"""A loss of the user's own in the place of TRL's.
+"""A loss of the user's own in the place of TRL's, and the learning rate of a step.
 
 Legend for shapes: B rows, T longest completion.
 """
@@ -9,8 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
+from codezero.config import SolverConfig
+from codezero.config.contradictions import LOSSES
 from codezero.config.learning import named
-from codezero.config.slots import LOSSES
 from codezero.errors import ConfigError
 from codezero.models.device import ran_out_of_memory
 from codezero.plugins import blamed, load_object
@@ -60,3 +61,10 @@ def own_loss(spec: Any) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
         return made
 
     return loss
+
+
+def learning_rate(config: SolverConfig, steps: int) -> float:
+    """rate / (1 + steps / settle_steps): its sum has no bound, so a run never stops learning; that of its squares has
+    one, so the policy comes to rest (Robbins & Monro 1951). Constant when `settle_steps` is 0.
+    """
+    return config.learning_rate / (1 + steps / config.settle_steps if config.settle_steps else 1)

@@ -44,6 +44,7 @@ class ShardedLearner(TrlLearner):
         self._alone = False
         """Is every row of the newest passes the only one of its pass?"""
         super().__init__(*given, **options)
+        self._model.eval()  # made at its first use, and sharded then
 
     def whole_weights(self, dtype: torch.dtype) -> dict[str, Tensor]:
         """Each weight by name, tied ones once, on the host, for rank 0; the others only help to gather it."""

@@ -2,7 +2,6 @@
 
 # pyright: reportUnknownMemberType=false, reportPrivateImportUsage=false
 
-import copy
 import tempfile
 
 import torch
@@ -16,8 +15,10 @@ from codezero.config import SolverConfig
 from codezero.models.load import LoadedModel
 
 
-def make_trainer(policy: LoadedModel, config: SolverConfig, half: torch.dtype) -> GRPOTrainer:
-    """For a policy that computes in `half`, which on CUDA may have 16 bits."""
+def make_trainer(
+    policy: LoadedModel, config: SolverConfig, half: torch.dtype, reference: PreTrainedModel | None
+) -> GRPOTrainer:
+    """For a policy that computes in `half`, which on CUDA may have 16 bits. reference: of the KL term."""
     on_cuda = policy.device.type == "cuda"
     hf_logging.disable_progress_bar()  # of writing shards
     with tempfile.TemporaryDirectory() as nowhere:
@@ -58,21 +59,9 @@ def make_trainer(policy: LoadedModel, config: SolverConfig, half: torch.dtype) -
     for parameter in policy.model.parameters():
         if parameter.requires_grad:  # TRL makes an adapter on a quantized base bfloat16, in which small steps are lost
             parameter.data = parameter.data.float()
+    if reference is not None:
+        add_fused_lm_head(reference, temperature=config.temperature)
     return trainer
-
-
-def learning_rate(config: SolverConfig, steps: int) -> float:
-    """rate / (1 + steps / settle_steps): its sum has no bound, so a run never stops learning; that of its squares has
-    one, so the policy comes to rest (Robbins & Monro 1951). Constant when `settle_steps` is 0.
-    """
-    return config.learning_rate / (1 + steps / config.settle_steps if config.settle_steps else 1)
-
-
-def frozen_copy(model: PreTrainedModel, temperature: float) -> PreTrainedModel:
-    """The policy before the first update: the reference of the KL term."""
-    reference = copy.deepcopy(model).requires_grad_(False).eval()
-    add_fused_lm_head(reference, temperature=temperature)
-    return reference
 
 
 def _never_asked(**_: object) -> list[float | None]:

@@ -11,13 +11,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias
 
 from codezero.config import SolverConfig
 from codezero.solver.batch import Pair, TrainingRow
-from codezero.solver.learner import TrlLearner
-from codezero.solver.remote import FollowingLearner, RemoteLearner
 from codezero.solver.replay import second_moment_weights, truncated_weights
 from codezero.types import Metrics
+
+if TYPE_CHECKING:  # who follows somebody else's policy loads no trainer
+    from codezero.solver.learner import TrlLearner
+    from codezero.solver.remote import FollowingLearner, RemoteLearner
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +30,7 @@ MOST = 3.0
 """Largest ratio of a whole row's probabilities, either way round: TRL's `vllm_importance_sampling_clip_max`."""
 LARGEST = 20.0
 """Nats between the two at one token; more, and what is no number, count as this."""
-Learner = TrlLearner | RemoteLearner | FollowingLearner
+Learner: TypeAlias = "TrlLearner | RemoteLearner | FollowingLearner"
 """In this process, in processes of its own, or somebody else's."""
 
 

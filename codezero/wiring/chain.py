@@ -11,15 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.chain.errors import ContractError, ForeignOwnerError, WrongChainError
-from codezero.chain.rounds import (
-    MEMBERS_SECONDS,
-    ROUND_SECONDS,
-    ChainParts,
-    ClockCoordinator,
-    Registry,
-    Repeating,
-    StageManager,
-)
+from codezero.chain.rounds import ROUND_SECONDS, ClockCoordinator, Repeating
+from codezero.chain.upkeep import MEMBERS_SECONDS, ChainParts, Registry, StageManager
 from codezero.config import ChainConfig, NodeConfig
 from codezero.errors import ChainError, ConfigError, WalletError
 from codezero.system.files import Lock

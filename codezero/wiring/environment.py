@@ -3,8 +3,8 @@
 import dataclasses
 
 from codezero.config import NodeConfig
+from codezero.config.contradictions import CODE, ENVIRONMENTS
 from codezero.config.learning import named
-from codezero.config.slots import CODE, ENVIRONMENTS
 from codezero.environment import Environment
 from codezero.environments.code import CodeEnvironment
 from codezero.environments.tasks import TaskEnvironment

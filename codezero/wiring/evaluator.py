@@ -12,8 +12,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from codezero.config import EvaluatorConfig, NodeConfig
+from codezero.config.contradictions import JUDGES
 from codezero.config.learning import source_weights
-from codezero.config.slots import JUDGES
 from codezero.environment import Environment
 from codezero.environments.tasks import TaskEnvironment
 from codezero.errors import ProblemError

@@ -35,7 +35,7 @@ from codezero.chain.provider import Ask
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig
-from codezero.config.slots import CODE
+from codezero.config.contradictions import CODE
 from codezero.errors import ConfigError, InviteError, UnreachableError
 from codezero.models.digest import weights_digest
 from codezero.settings import quoted

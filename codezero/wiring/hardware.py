@@ -69,6 +69,11 @@ def assign_cards(cards: Sequence[str], count: int) -> list[str]:
     return list(itertools.islice(itertools.cycle(cards or [""]), count))
 
 
+def threads_of(size: int) -> int:
+    """CPU threads for each of `size` processes."""
+    return max(1, (os.cpu_count() or 1) // size)
+
+
 def describe_sharing(assigned: Sequence[str]) -> str:
     """One line about who shares what; empty where nobody shares a card."""
     nodes = Counter(filter(None, assigned))
@@ -136,14 +141,14 @@ def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]
 
 def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
     """What the node would need on such a device (cuda, mps, cpu), at `number` bytes a number. Raises ModelError."""
-    from codezero.models.memory import ADAM, ADAM_8BIT, Role, Texts, Training, adapter_numbers, node_need, shape_of
-
     model, solves, proposes = config.model, config.solver, config.proposer
     judge = config.evaluator.model if config.evaluator.kind == "local" and config.reward.mode != "rlvr" else "off"
     writer = proposes.model if proposes.kind == "local" else "off"
     verifier = config.verifier
     if {model.solver, judge, writer, verifier.model} <= {NANO, NANO_GYM, NANO_TESTS, "off"}:
         return None
+    from codezero.models.memory import ADAM, ADAM_8BIT, Role, Texts, Training, adapter_numbers, node_need, shape_of
+
     adapted, frozen = model.train == "lora", set[str]()
     """The frozen models in memory, as `wiring.models.FrozenModels` finds them."""
 

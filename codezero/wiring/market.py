@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.chain.rounds import ChainParts
+from codezero.chain.upkeep import ChainParts
 from codezero.config import NodeConfig
 from codezero.errors import ConfigError
 from codezero.market.closing import Cast

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from codezero.config import NodeConfig, SolverConfig
 from codezero.errors import ConfigError
 from codezero.nano import NANO
-from codezero.wiring.hardware import VISIBLE, check_extras, find_cards, recomputes, source_of
+from codezero.wiring.hardware import VISIBLE, check_extras, find_cards, recomputes, source_of, threads_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -111,11 +111,6 @@ def deal_cards(config: NodeConfig) -> list[dict[str, str]]:
         os.environ[VISIBLE] = visible[0]
     threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads_of(size or 1)))}
     return [threads | ({VISIBLE: cards[rank]} if cards else {}) for rank in range(size)]
-
-
-def threads_of(size: int) -> int:
-    """CPU threads for each of `size` processes."""
-    return max(1, (os.cpu_count() or 1) // size)
 
 
 def build_learner(config: NodeConfig, policy: "LoadedModel", training: SolverConfig | None = None) -> "TrlLearner":

@@ -38,7 +38,7 @@ def build_swarm(
     port = config.swarm.port or remembered_port(folder.path / ADDRESSES, config.swarm.host)
     settings = dataclasses.replace(config.swarm, pull_groups=pulled_groups(config), port=port)
     if settings.members == REGISTRY:
-        from codezero.chain.rounds import write_members
+        from codezero.chain.upkeep import write_members
 
         settings.members = str(folder.path / MEMBERS)
         write_members(folder.path / MEMBERS, [identity.peer_id])

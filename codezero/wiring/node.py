@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.chain.rounds import LateChain
+from codezero.chain.upkeep import LateChain
 from codezero.config import NodeConfig
 from codezero.config.learning import source_weights
 from codezero.environment import Environment

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from codezero.chain.rounds import ChainParts
+from codezero.chain.upkeep import ChainParts
 from codezero.config import NodeConfig, proposal_places
 from codezero.environment import Environment
-from codezero.environments.tasks import TaskEnvironment
+from codezero.environments.tasks import DerivedProposer, TaskEnvironment
 from codezero.errors import ModelError
 from codezero.monitor.monitor import RunMonitor
 from codezero.problems.filters import Screen
@@ -59,8 +59,6 @@ def build_proposer(site: Assembly, screen: Screen, models: FrozenModels) -> "tup
     if settings.model == "off":
         return NoProposer(), None
     if isinstance(environment, TaskEnvironment):
-        from codezero.proposer.derived import DerivedProposer
-
         return DerivedProposer(environment, peer_id=peer_id, seed=config.seed), None
     if settings.train:
         return build_trained(config, peer_id, screen, models.say)

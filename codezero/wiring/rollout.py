@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 from codezero.config import NodeConfig
 from codezero.system.child import python
 from codezero.weights import SOURCE, TOKEN
-from codezero.wiring.hardware import VISIBLE, assign_cards, find_cards, source_of
-from codezero.wiring.models import threads_of
+from codezero.wiring.hardware import VISIBLE, assign_cards, find_cards, source_of, threads_of
 
 if TYPE_CHECKING:
     from codezero.models.load import LoadedModel
@@ -34,6 +33,8 @@ def build_servers(
 
     Raises RolloutError for a server that does not start, ConfigError for an address that cannot be listened at.
     """
+    if not config.rollout.has_servers:
+        return None
     from aiohttp import web
 
     from codezero.models.load import BARRED
@@ -41,8 +42,6 @@ def build_servers(
     from codezero.rollout.servers import serving
     from codezero.weights.transfer import routes
 
-    if not config.rollout.has_servers:
-        return None
     token = os.environ.get(TOKEN, "")
     if config.weights.listen:
         app = web.Application()

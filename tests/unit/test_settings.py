@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from codezero.cli import main
+from codezero.config.contradictions import PLUGIN_KEYS, SOURCE_KEYS, plugins_of
 from codezero.config.learning import named
-from codezero.config.slots import PLUGIN_KEYS, SOURCE_KEYS, plugins_of
 from codezero.errors import ConfigError
 from codezero.settings import LOCAL, MAX_BYTES, VARIABLE, as_yaml, compose, keys, trace
 

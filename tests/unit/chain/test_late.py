@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codezero.chain.errors import ChainUnreachableError
-from codezero.chain.rounds import ChainParts, LateChain
+from codezero.chain.upkeep import ChainParts, LateChain
 from codezero.errors import ChainError, CheckpointError
 from codezero.system.state import KnownRound
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from codezero.chain.contract import own_contracts
 from codezero.chain.provider import ChainClient
-from codezero.chain.rounds import SHORTEST, ClockCoordinator, Registry, StageManager
+from codezero.chain.rounds import ClockCoordinator
 from codezero.chain.sender import Sender
+from codezero.chain.upkeep import SHORTEST, Registry, StageManager
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import ChainConfig
 from codezero.errors import ChainError

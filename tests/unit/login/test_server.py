@@ -11,7 +11,7 @@ import pytest
 from builders.login import page
 
 from codezero.errors import LoginError
-from codezero.login.server import open_sockets
+from codezero.login.page_process import open_sockets
 
 
 def here(host: str, family: socket.AddressFamily) -> bool:

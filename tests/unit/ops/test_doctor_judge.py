@@ -9,7 +9,7 @@ from codezero.config import EvaluatorConfig
 from codezero.errors import EndpointError
 from codezero.evaluator.endpoint_wire import OLLAMA_LOGPROBS, server_version
 from codezero.ops import doctor_network as network
-from codezero.ops.doctor import CheckState, Finding
+from codezero.ops.findings import CheckState, Finding
 
 VLLM, OLLAMA = {"/version": b'{"version": "0.32.0"}'}, {"/api/version": b'{"version": "0.35.1"}'}
 NO_LOGPROBS = b'{"choices": [{"message": {"content": "Yes"}}]}'

@@ -8,7 +8,7 @@ from codezero.cli import main
 from codezero.config import NodeConfig
 from codezero.errors import ConfigError
 from codezero.ops import own_code as module
-from codezero.ops.doctor import CheckState
+from codezero.ops.findings import CheckState
 from codezero.ops.own_code import ANSWERS, ask, plugins
 from codezero.settings import compose
 

@@ -12,7 +12,7 @@ from oracles.python_harness import holds
 from codezero.code.mutations import mutate_code
 from codezero.problems.synthetic.programs import render, sample_spec, solution
 from codezero.sandbox import jail
-from codezero.sandbox.base import Execution, Job, Outcome
+from codezero.sandbox.base import Job, Outcome
 from codezero.sandbox.bubblewrap import BubblewrapSandbox
 from codezero.sandbox.monty import MontySandbox
 
@@ -36,46 +36,61 @@ def annotated(annotation: str) -> Callable[[str], str]:
     return lambda code: code.replace("):", f") -> {annotation}:", 1)
 
 
-TWISTS: dict[str, Callable[[str], str]] = {
-    "plain": lambda code: code,
-    **{form: returned(form) for form in (
-        "(v for v in [{}])", "map(abs, [{}])", "iter([{}])", "({},)", "[{}]", "str({})", "repr({})", "None", "(lambda: {})",
-        "zip([{}], [1])", "{{1: {}}}.values()", "dict(a={})", "enumerate([{}])", "object()", "float('nan')", "({} or 0)",
-        "not_defined({})", "print({})", "int(bool({}))",
-    )},
-    **{f"-> {form}": annotated(form) for form in (
-        "int", "List[int]", "'List[int]'", "list[int]", "Optional[int]", "int | None", "any", "None", "list[int, int]", "1 + 1",
-    )},
-    "typing": lambda code: "from typing import List\n" + annotated("List[int]")(code),
-    "typing wrong": lambda code: "from typing import List\n" + annotated("List[int, int]")(code),
-    "guard": lambda code: code + "\nif __name__ == '__main__':\n    print(f(input()))",
-    "reads": lambda code: code + "\nx = input()",
-    "prints": lambda code: code + "\nprint('x' * 1000)",
-    "exits": lambda code: code + "\nimport sys\nsys.exit()",
-    "raises": lambda code: code + "\nraise ValueError('x')",
-    "asserts": lambda code: code + "\nassert False",
-    "deletes": lambda code: code + "\ndel f",
-    "hides": lambda code: code + "\nf = 3",
-    "hides a builtin": lambda code: "def len(x): return 0\n" + code,
-    "lambda": lambda code: code + "\ng = f\nf = lambda *a: g(*a)",
-    "generator": lambda code: code + "\ng = f\ndef f(*a):\n    yield g(*a)",
-    "async": lambda code: code + "\ng = f\nasync def f(*a):\n    return g(*a)",
-    "cached": lambda code: code + "\nimport functools\ng = f\n@functools.lru_cache\ndef f(x): return g(x)",
-    "counts": lambda code: code + "\nn = 0\ng = f\ndef f(*a):\n    global n\n    n += 1\n    return g(*a) if n < 3 else n",
-    "class": lambda code: code + "\nclass C:\n    def __init__(self, v): self.v = v\n    def __len__(self): return 2\ng = f\n"
-    "def f(*a): return C(g(*a)).v",
-    "sleeps": lambda code: code + "\nimport time\ntime.sleep(0.01)",
-    "recurses": lambda code: code + "\ng = f\ndef d(n): return n and d(n - 1)\ndef f(*a):\n    d(900)\n    return g(*a)",
-    "recurses deeper": lambda code: code + "\ndef d(n): return n and d(n - 1)\nd(1100)",
-    "pops": lambda code: code + "\ng = f\ndef f(x):\n    y = g(x)\n    x.append(9) if isinstance(x, list) else 0\n    return y",
-    "long number": lambda code: code + "\nx = str(10 ** 5000)",
-    "future": lambda code: "from __future__ import annotations\n" + annotated("List[int]")(code),
-    "walrus": lambda code: code + "\nif (n := f) is not None: f = n",
-    "match": lambda code: code + "\nmatch 3:\n    case 3: pass\n    case _: f = None",
-    "library": lambda code: "from collections import Counter, deque\nimport heapq, itertools, math, re, string\n" + code,
-    "lacks": lambda code: "from collections import NoSuchName\n" + code,
-    "file": lambda code: "open('input.txt')\n" + code,
-}  # fmt: skip
+RETURNED = (
+    *(
+        "(v for v in [{}])",
+        "map(abs, [{}])",
+        "iter([{}])",
+        "({},)",
+        "[{}]",
+        "str({})",
+        "repr({})",
+        "None",
+        "(lambda: {})",
+    ),
+    *("zip([{}], [1])", "{{1: {}}}.values()", "dict(a={})", "enumerate([{}])", "object()", "float('nan')", "({} or 0)"),
+    *("not_defined({})", "print({})", "int(bool({}))"),
+)
+ANNOTATED = (
+    *("int", "List[int]", "'List[int]'", "list[int]", "Optional[int]", "int | None", "any", "None", "list[int, int]"),
+    "1 + 1",
+)
+AROUND = {
+    "plain": "{}",
+    "guard": "{}\nif __name__ == '__main__':\n    print(f(input()))",
+    "reads": "{}\nx = input()",
+    "prints": "{}\nprint('x' * 1000)",
+    "exits": "{}\nimport sys\nsys.exit()",
+    "raises": "{}\nraise ValueError('x')",
+    "asserts": "{}\nassert False",
+    "deletes": "{}\ndel f",
+    "hides": "{}\nf = 3",
+    "hides a builtin": "def len(x): return 0\n{}",
+    "lambda": "{}\ng = f\nf = lambda *a: g(*a)",
+    "generator": "{}\ng = f\ndef f(*a):\n    yield g(*a)",
+    "async": "{}\ng = f\nasync def f(*a):\n    return g(*a)",
+    "cached": "{}\nimport functools\ng = f\n@functools.lru_cache\ndef f(x): return g(x)",
+    "counts": "{}\nn = 0\ng = f\ndef f(*a):\n    global n\n    n += 1\n    return g(*a) if n < 3 else n",
+    "class": "{}\nclass C:\n    def __init__(self, v): self.v = v\ng = f\ndef f(*a): return C(g(*a)).v",
+    "sleeps": "{}\nimport time\ntime.sleep(0.01)",
+    "recurses": "{}\ng = f\ndef d(n): return n and d(n - 1)\ndef f(*a):\n    d(900)\n    return g(*a)",
+    "recurses deeper": "{}\ndef d(n): return n and d(n - 1)\nd(1100)",
+    "long number": "{}\nx = str(10 ** 5000)",
+    "walrus": "{}\nif (n := f) is not None: f = n",
+    "match": "{}\nmatch 3:\n    case 3: pass\n    case _: f = None",
+    "library": "from collections import Counter, deque\nimport heapq, itertools, math, re, string\n{}",
+    "lacks": "from collections import NoSuchName\n{}",
+    "file": "open('input.txt')\n{}",
+    "changes": "{}\ng = f\ndef f(x):\n    y = g(x)\n    x.append(9) if isinstance(x, list) else 0\n    return y",
+}
+TWISTS: list[Callable[[str], str]] = [
+    *map(returned, RETURNED),
+    *map(annotated, ANNOTATED),
+    *(lambda code, text=text: text.replace("{}", code) for text in AROUND.values()),
+    lambda code: "from typing import List\n" + annotated("List[int]")(code),
+    lambda code: "from typing import List\n" + annotated("List[int, int]")(code),
+    lambda code: "from __future__ import annotations\n" + annotated("List[int]")(code),
+]
 TESTS = (
     "assert f({0!r}) == {1!r}",
     "assert not f({0!r}) != {1!r}",
@@ -108,7 +123,7 @@ def generated() -> Iterator[tuple[str, tuple[str, ...]]]:
             except (TypeError, ValueError, IndexError, ZeroDivisionError, AttributeError):
                 continue
         mutant = random.choice([code, *mutate_code(code, random, 3, entry="f")])
-        twist = TWISTS[random.choice(list(TWISTS))]
+        twist = random.choice(TWISTS)
         tests = tuple(random.choice(TESTS).format(value, wanted, str(wanted)) for value, wanted in values)
         if tests:
             yield twist(mutant), tests
@@ -130,11 +145,6 @@ def differences(sandboxes: tuple[BubblewrapSandbox, MontySandbox], count: int) -
             interpreted.outcome not in (truth, Outcome.UNKNOWN) and not provisional(interpreted)
         ):
             yield f"CPython: {truth}\njail: {jailed}\nMonty: {interpreted}\n{code}\n" + "\n".join(tests)
-
-
-def provisional(execution: Execution) -> bool:
-    """A failure that Monty leaves to the jail."""
-    return execution.provisional
 
 
 def test_no_verdict_differs_from_pythons(sandboxes: tuple[BubblewrapSandbox, MontySandbox]) -> None:

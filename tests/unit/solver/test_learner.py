@@ -37,6 +37,7 @@ class Recorder:
     """Stands for the optimiser and notes what it would have been asked to follow."""
 
     def __init__(self, learner: TrlLearner):
+        assert learner._optimizer, "made on first use, before another takes its place"
         self.parameters = list(learner.policy.model.parameters())
         self.gradients: list[list[Tensor]] = []
         self.param_groups = [{"lr": 0.0}]
@@ -147,6 +148,7 @@ def test_activations_may_be_recomputed_instead_of_kept():
     sparing = TrlLearner(policy, settings, activation_checkpointing=True)
     assert policy.model.is_activation_checkpointing
     assert furthest(gradients(sparing, batch)[1][0], gradients(make(), batch)[1][0]) < 1e-6
+    assert policy.model.is_activation_checkpointing
 
 
 @PATHS

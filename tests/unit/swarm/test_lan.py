@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 
 from codezero.chain.invitation import ChainPart, Invitation, JudgePart, NetworkPart, encode_code
+from codezero.commands import run as joining
 from codezero.errors import ConfigError, InviteError
 from codezero.swarm import lan
 from codezero.swarm.identity import Identity
-from codezero.wiring import lan as joining
 
 LOOPBACK = ["127.0.0.1"]
 
@@ -33,7 +33,7 @@ def loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under a name of its own: a founder who runs on this machine is none of the test's."""
     monkeypatch.setattr(lan, "SERVICE", f"_cz{os.getpid()}._tcp.local.")
     monkeypatch.setattr(joining, "LAN_SECONDS", 5.0)
-    monkeypatch.setattr(joining, "listen", partial(lan.listen, interfaces=LOOPBACK))
+    monkeypatch.setattr(lan, "listen", partial(lan.listen, interfaces=LOOPBACK))
 
 
 @pytest.mark.usefixtures("loopback")
@@ -42,7 +42,7 @@ def test_the_announced_swarm_is_found_among_junk(peer: str, capsys: pytest.Captu
     with ExitStack() as stack:
         for text in texts:
             stack.enter_context(lan.announced(text, 38331, LOOPBACK))
-        assert joining.announced_code() == texts[0]
+        assert joining._announced_code() == texts[0]
     said = capsys.readouterr().out
     assert "joining mine at /ip4/192.0.2.7/tcp/38331" in said and "\x1b" not in said
 
@@ -54,7 +54,7 @@ def test_of_two_swarms_none_is_joined(peer: str) -> None:
         lan.announced(code("theirs", peer), 38331, LOOPBACK),
         pytest.raises(InviteError, match="2 swarms are announced") as failure,
     ):
-        joining.announced_code()
+        joining._announced_code()
     assert "mine: codezero swarm join cz1" in str(failure.value) and "theirs: codezero" in str(failure.value)
 
 
@@ -62,7 +62,7 @@ def test_of_two_swarms_none_is_joined(peer: str) -> None:
 def test_silence_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joining, "LAN_SECONDS", 0.5)
     with pytest.raises(InviteError, match="no swarm is announced on the local network"):
-        joining.announced_code()
+        joining._announced_code()
 
 
 def test_a_code_that_does_not_fit_is_refused() -> None:

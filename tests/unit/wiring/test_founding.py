@@ -16,7 +16,7 @@ from codezero.chain.market import ContractMarket, peer_key
 from codezero.chain.outbox import ChainOutbox
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import NodeConfig
-from codezero.config.slots import PLUGIN_KEYS, SOURCE_KEYS, plugins_of
+from codezero.config.contradictions import PLUGIN_KEYS, SOURCE_KEYS, plugins_of
 from codezero.errors import ConfigError, InviteError, UnreachableError
 from codezero.settings import compose, quoted
 from codezero.swarm.identity import Identity

@@ -1,0 +1,129 @@
+"""What is at odds among the settings, and which of them name code of the user's own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from codezero.config import RUN_NAME, NodeConfig, proposal_places
+from codezero.config.learning import is_own_rows, source_weights
+
+COLDEST = 0.01
+"""vLLM silently raises lower temperatures to this one."""
+CODE = "code"
+"""The environment that is no plug-in."""
+ENVIRONMENTS, JUDGES, REWARDS, LOSSES = "environments", "judges", "rewards", "losses"
+"""Groups of entry points, behind `codezero.`."""
+PLUGIN_KEYS = ("environment", "evaluator.object", "reward.function", "solver.loss_function")
+SOURCE_KEYS = ("data.sources", "evals.sources", "evaluator.canaries_from")
+"""These may name a function that returns rows."""
+
+
+class PluginSlot(NamedTuple):
+    """A setting that names code, as `plugins.load_object` takes it."""
+
+    spec: Any
+    key: str
+    group: str = ""
+
+
+def plugins_of(config: NodeConfig) -> Iterator[PluginSlot]:
+    """The code of the user's own that a node of this config would run."""
+    environment = "" if config.environment == CODE else config.environment
+    values = (environment, config.evaluator.object, config.reward.function, config.solver.loss_function)
+    for value, key, group in zip(values, PLUGIN_KEYS, (ENVIRONMENTS, JUDGES, REWARDS, LOSSES), strict=True):
+        if value:
+            yield PluginSlot(value, key, group)
+    sources = (source_weights(config.data.sources), config.evals.sources, [config.evaluator.canaries_from])
+    for names, key in zip(sources, SOURCE_KEYS, strict=True):
+        yield from (PluginSlot(name, key) for name in names if is_own_rows(name))
+
+
+def contradictions(config: NodeConfig) -> Iterator[str]:
+    """What is at odds with other settings, a line each."""
+    for section, settings in (("evaluator", config.evaluator), ("proposer", config.proposer)):
+        url = settings.url
+        if "@" in url.partition("://")[2].partition("/")[0]:  # before anything could show it
+            yield f"{section}.url must hold no password; its key comes from an environment variable"
+        endpoint = settings.kind not in ("local", "custom") and settings.model != "off"
+        if endpoint and not url.startswith(("http://", "https://")):
+            yield f"{section}.url='{url}' is no address; {section}.kind={settings.kind} needs http://HOST:PORT"
+    yield from _of_plugins(config)
+    yield from _of_training(config)
+    reward, run = config.reward, config.run
+    if not reward.correctness + reward.structure + reward.adherence + reward.format > 0:
+        yield "reward: all four weights are 0; give reward.correctness at least some weight"
+    if config.evaluator.model == "off" and reward.mode != "rlvr":
+        yield f"evaluator.model=off leaves reward.mode={reward.mode} without a judge; name one, or set reward.mode=rlvr"
+    taken = (Path(config.chain.directory), Path(config.login.directory))
+    if run.name and (not RUN_NAME.fullmatch(run.name) or Path(run.directory, run.name) in taken):
+        yield (
+            f"run.name={run.name!r} cannot name a run; use one folder name of letters, digits, `.`, `_` and `-` that "
+            "is neither the chain's nor the login's (run.directory says where the folder lies)"
+        )
+    yield from _of_proposing(config)
+
+
+def _of_proposing(config: NodeConfig) -> Iterator[str]:
+    """A node that only proposes needs a model and a swarm; a proposer that learns needs weights and enough attempts."""
+    proposer, off = config.proposer, config.proposer.model == "off"
+    if config.role == "proposer":
+        if off:
+            yield "role=proposer with proposer.model=off would do nothing; name a model"
+        if proposer.train:
+            yield "role=proposer attempts nothing that a proposer could learn from; drop proposer.train"
+        if config.swarm.kind == "local":
+            yield "role=proposer needs a swarm to propose to; use `codezero propose`, or network=peer"
+    if not proposer.train:
+        return
+    if proposer.kind != "local":
+        what = f"needs a model in this process, and proposer.kind={proposer.kind} is behind an endpoint"
+        yield f"proposer.train=true {what}; set proposer.kind=local or drop proposer.train"
+    if off or not proposer.problems_per_iteration:
+        idle = "proposer.model=off" if off else "proposer.problems_per_iteration=0"
+        yield f"proposer.train=true with {idle} has nothing to train; drop one of them"
+    if proposal_places(config) * min(proposer.every, proposer.wait) < 2:
+        keys = "data.proposer_share, solver.problems_per_iteration, proposer.every or proposer.wait"
+        yield f"proposer.train=true needs two proposals attempted to compare them; raise {keys}"
+
+
+def _of_plugins(config: NodeConfig) -> Iterator[str]:
+    """What is at odds here, a line each."""
+    slots = (("evaluator.kind", config.evaluator.kind, "evaluator.object", config.evaluator.object),
+             ("solver.loss", config.solver.loss, "solver.loss_function", config.solver.loss_function))  # fmt: skip
+    for key, choice, slot, value in slots:
+        if choice == "custom" and not value:
+            yield f"{key}=custom needs code of your own; set {slot}=file.py:attribute"
+        if choice != "custom" and value:
+            yield f"{slot} is used with {key}=custom alone, and {key} is {choice}; set that, or drop {slot}"
+
+
+def _of_training(config: NodeConfig) -> Iterator[str]:
+    """What is at odds here, a line each."""
+    yield from _of_verifier(config)
+    ranks, rollout, model = config.trainer.ranks, config.rollout, config.model
+    if ranks and model.train == "lora":
+        yield "model.train=lora with trainer.ranks: the ranks shard all weights; set one of the two back"
+    weights, sampler = config.weights, config.role == "sampler"
+    if (weights.share or weights.follow) and config.swarm.kind == "local":
+        yield f"weights.{'share' if weights.share else 'follow'} needs a swarm; set network=peer"
+    if sampler and not weights.follow:
+        yield "role=sampler needs the peer whose policy it samples; set weights.follow=PEER"
+    if sampler and ranks:
+        yield "role=sampler trains nothing; set trainer.ranks=0"
+    if ranks and config.solver.optimizer == "adamw_8bit":
+        yield "solver.optimizer=adamw_8bit with trainer.ranks: it cannot be sharded; set solver.optimizer=adamw"
+    for name, temperature in (("solver", config.solver.temperature), ("evals", config.evals.temperature)):
+        if rollout.has_servers and rollout.engine == "vllm" and 0 < temperature < COLDEST:
+            what = f"{name}.temperature={temperature:g} is below {COLDEST}, where vLLM does not go"
+            yield f"{what}; raise it, or set rollout.engine=little"
+    if rollout.in_flight and not rollout.has_servers:
+        yield "rollout.in_flight needs servers that decode while the trainer learns; set rollout.start=1, or drop it"
+
+
+def _of_verifier(config: NodeConfig) -> Iterator[str]:
+    if config.verifier.model != "off" and config.reward.mode != "rlvr":
+        yield "verifier.model needs executed rewards to learn from; set reward.mode=rlvr, or verifier.model=off"
+    if config.verifier.model != "off" and config.role == "sampler":
+        yield "verifier.model with role=sampler: a sampler learns nothing; set verifier.model=off"
+    if config.verifier.rollout.in_flight:
+        yield "verifier.rollout.in_flight: attempts are checked as they are made; set rollout.in_flight"
