@@ -64,6 +64,8 @@ class EvalRequest:
     limit: int | None = None
     """Most problems; None: all."""
     skip_bad: bool = False
+    prelude: str | None = None
+    """One of PRELUDES; None: that of the set's own harness."""
 
 
 def attempts_of(evals: EvalsConfig, given: int | None, most: int) -> int:
@@ -190,7 +192,8 @@ class EvalRun:
                 self.say(Share(self.name, len(totals.outcomes), self.count, share))
         except KeyboardInterrupt as stop:
             done = f"{self.name}: stopped with {len(totals.outcomes)} of {self.count} problems done"
-            raise type(stop)(f"{done}; the same command goes on from there") from stop
+            stop.args = (f"{done}; the same command goes on from there",)
+            raise
         return totals
 
     def _graded(self, number: int, tasks: Sequence[EvalTask]) -> GradedBatch:

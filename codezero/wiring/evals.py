@@ -25,7 +25,7 @@ from codezero.evals.figures import Choices, Report, Result, TaskOutcome, compare
 from codezero.evals.grading import EXECUTED, JUDGED, SCORED, Grader, JudgeGrader, SandboxGrader, ScoreGrader, problem_of
 from codezero.evals.rows import digest_files
 from codezero.evals.run import MAX_SAMPLES, EvalRequest, EvalRun, EvaluationLog, attempts_of
-from codezero.evals.sets import HELD_OUT, PUBLISHED, find_set, read_tasks
+from codezero.evals.sets import HELD_OUT, NO_PRELUDE, PUBLISHED, find_set, read_tasks
 from codezero.evals.task import EvalTask, task_of
 from codezero.evaluator.scored import ScoredEvaluator
 from codezero.problems.dedup import Novelty
@@ -71,6 +71,8 @@ class Asked:
     count: int
     of: int
     bad_rows: int
+    rule: str
+    """What an answer need not import, and how output is compared."""
 
 
 def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
@@ -123,20 +125,25 @@ def _asked(environment: Environment, config: NodeConfig, request: EvalRequest, s
 
         def read() -> Iterable[EvalTask]:
             return tasks
+
+        rule = NO_PRELUDE
     else:
         say(Share(f"reading and checking {request.set}"))
         digest, of = digest_files(files), sum(1 for _ in read_tasks(request.set, files, bad))
         bad.refuse(request.skip_bad)
 
         def read() -> Iterable[EvalTask]:
-            return read_tasks(request.set, files, BadRows() if request.skip_bad else None)
+            for task in read_tasks(request.set, files, BadRows() if request.skip_bad else None):
+                yield dataclasses.replace(task, prelude=request.prelude) if request.prelude else task
+
+        rule = PUBLISHED[request.set].rule if request.prelude is None else f"--prelude {request.prelude}"
 
     start, end = request.start - 1, of if request.limit is None else min(of, request.start - 1 + request.limit)
     if start >= of:
         raise ConfigError(f"--start={request.start}: {request.set} has {of} problems")
     if (start, end) != (0, of):  # which problems share a batch depends on both
         digest = hashlib.sha256(f"{digest} {start} {end}".encode()).hexdigest()
-    return Asked(lambda: islice(read(), start, end), digest, end - start, of, bad.count)
+    return Asked(lambda: islice(read(), start, end), digest, end - start, of, bad.count, rule)
 
 
 def _evaluate(
@@ -159,7 +166,9 @@ def _evaluate(
         seed=config.evals.seed,
     )
     block = config.answer.block
-    label, by = EXECUTED, f"{EXECUTED}: {config.audit.sandbox}, {block} block"
+    label, by = EXECUTED, f"{EXECUTED}: {config.audit.sandbox}, {block} block, {asked.rule}"
+    if packages := config.audit.packages:
+        by += f", packages {', '.join(packages)}"
     if request.judged:  # what another setting of the judge would change, the digest changes with
         settings = {"evaluator": dataclasses.asdict(config.evaluator), "seed": config.seed}
         judge = hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:8]
@@ -174,6 +183,10 @@ def _evaluate(
         return Sampler(load_found(config, policy, say))
 
     where = f"{request.set}, {policy.name}"
+    scorer = grader() if label == EXECUTED else None
+    refused = scorer.refusals(asked.read()) if isinstance(scorer, SandboxGrader) else {}
+    for task, reason in islice(refused.items(), SHOWN_REASONS):
+        say(f"{task} cannot be decided by {config.audit.sandbox}, whatever the attempt: {reason}")
     folder = request.into or (policy.run or Path(config.run.directory)) / FOLDER
     with EvaluationLog(folder, choices, by) as log:
         run = EvalRun(asked.read, asked.count, samples, choices, log, sampler, grader, say, where)
@@ -187,6 +200,8 @@ def _evaluate(
         problems=len(totals.outcomes),
         first=request.start,
         of=asked.of,
+        rule=asked.rule,
+        undecidable=refused,
         skipped_rows=asked.bad_rows,
         figures=figures_of(totals.outcomes, samples=samples, ks=request.ks, label=label, seed=choices.seed),
         undecided_share=sum(totals.undecided.values()) / attempts,
