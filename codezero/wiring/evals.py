@@ -24,7 +24,7 @@ from codezero.errors import ConfigError, ProblemError
 from codezero.evals.figures import Choices, Report, Result, TaskOutcome, compare, figures_of
 from codezero.evals.grading import EXECUTED, JUDGED, SCORED, Grader, JudgeGrader, SandboxGrader, ScoreGrader, problem_of
 from codezero.evals.rows import digest_files
-from codezero.evals.run import MAX_SAMPLES, EvalRequest, EvalRun, EvaluationLog, attempts_of
+from codezero.evals.run import EvalRequest, EvalRun, EvaluationLog
 from codezero.evals.sets import HELD_OUT, NO_PRELUDE, PUBLISHED, find_set, read_tasks
 from codezero.evals.task import EvalTask, task_of
 from codezero.evaluator.scored import ScoredEvaluator
@@ -77,15 +77,7 @@ class Asked:
 
 def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
     """Raises ConfigError before anything is loaded where it can, then ProblemError, ModelError and CheckpointError."""
-    samples = attempts_of(config.evals, request.samples, MAX_SAMPLES)
-    ks = request.ks or tuple(dict.fromkeys((1, samples)))
-    if wrong := [k for k in ks if not 1 <= k <= samples]:
-        need = f"give --samples {max(ks)}" if config.evals.temperature else "set evals.temperature above 0"
-        raise ConfigError(f"--k={wrong[0]} cannot be estimated from {samples} attempts; {need}")
-    request = dataclasses.replace(request, samples=samples, ks=ks)
-    for option, number in (("--start", request.start), ("--limit", request.limit)):
-        if number is not None and number < 1:
-            raise ConfigError(f"{option}={number} is out of bounds; it must be 1 or more")
+    request = request.checked(config.evals)
     if request.judged and config.reward.mode != "judge":
         raise ConfigError(f"--judged with reward.mode={config.reward.mode} would execute; drop one of them")
     environment = build_environment(config)
@@ -112,7 +104,7 @@ def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
         return Report(results)
     a, b = (outcomes for _, outcomes in evals)
     label, seed = results[0].label, config.evals.seed
-    return Report(results, compare(a, b, samples=samples, label=label, seed=seed))
+    return Report(results, compare(a, b, samples=results[0].samples, label=label, seed=seed))
 
 
 def _asked(environment: Environment, config: NodeConfig, request: EvalRequest, say: Say) -> Asked:
@@ -166,9 +158,8 @@ def _evaluate(
         seed=config.evals.seed,
     )
     block = config.answer.block
-    label, by = EXECUTED, f"{EXECUTED}: {config.audit.sandbox}, {block} block, {asked.rule}"
-    if packages := config.audit.packages:
-        by += f", packages {', '.join(packages)}"
+    lent = "".join(f", {name}" for name in config.audit.packages)
+    label, by = EXECUTED, f"{EXECUTED}: {config.audit.sandbox}{lent}, {block} block, {asked.rule}"
     if request.judged:  # what another setting of the judge would change, the digest changes with
         settings = {"evaluator": dataclasses.asdict(config.evaluator), "seed": config.seed}
         judge = hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:8]
@@ -186,7 +177,7 @@ def _evaluate(
     scorer = grader() if label == EXECUTED else None
     refused = scorer.refusals(asked.read()) if isinstance(scorer, SandboxGrader) else {}
     for task, reason in islice(refused.items(), SHOWN_REASONS):
-        say(f"{task} cannot be decided by {config.audit.sandbox}, whatever the attempt: {reason}")
+        say(f"{task} cannot be decided here, whatever the attempt: {reason}")
     folder = request.into or (policy.run or Path(config.run.directory)) / FOLDER
     with EvaluationLog(folder, choices, by) as log:
         run = EvalRun(asked.read, asked.count, samples, choices, log, sampler, grader, say, where)

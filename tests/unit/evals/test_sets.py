@@ -18,6 +18,7 @@ from codezero.evals import program_sets, rows
 from codezero.evals.grading import SandboxGrader
 from codezero.evals.sets import PUBLISHED, find_set, read_tasks
 from codezero.evals.task import PRELUDES, EvalTask, imported_by, jobs, program
+from codezero.sandbox import jail
 from codezero.sandbox.base import SAME, Outcome
 from codezero.sandbox.bubblewrap import open_sandbox
 from codezero.sandbox.monty import MontySandbox
@@ -243,21 +244,24 @@ def test_a_wrong_choice_of_files_is_one_line(name: str, files: list[str], said: 
         find_set(name, [tmp_path if file == "/" else Path(file) for file in files])
 
 
-def test_a_harness_lends_what_it_imports_and_a_prelude_takes_its_place(tmp_path: Path, grader: SandboxGrader) -> None:
+def test_a_harness_lends_what_it_imports_and_a_prelude_takes_its_place() -> None:
+    if reason := jail.why_not():
+        pytest.skip(reason)
     typed = [[Completion("```python\ndef twice(xs: List[int]) -> int:\n    return 2 * sum(xs)\n```", (), (), True)]]
     task = EvalTask("t", "p", ("assert twice([1, 2]) == 6",), "twice")
-    for prelude, passed in (("none", False), ("typing", True), ("livecodebench", True), ("codeforces", True)):
-        ((grade,),) = grader.grade([replace(task, prelude=prelude)], typed)
-        assert grade.passed is passed, (prelude, grade)
+    with open_sandbox("auto") as sandbox:
+        for prelude, passed in (("none", False), ("typing", True), ("livecodebench", True), ("codeforces", True)):
+            ((grade,),) = SandboxGrader(sandbox).grade([replace(task, prelude=prelude)], typed)
+            assert grade.passed is passed, (prelude, grade)
     assert PRELUDES.keys() == {*PRELUDE_NAMES}
 
 
 def test_tests_that_cannot_be_decided_are_told_once_and_run_for_no_attempt(grader: SandboxGrader) -> None:
-    odd = EvalTask("odd", "p", ("import asyncio\nassert asyncio.run(f(1)) == 1",), "f")
+    odd = EvalTask("odd", "p", ("import asyncio\nfor x in [1]:\n    assert asyncio.run(f(x)) == 1",), "f")
     assert list(grader.refusals([odd, replace(odd, name="even", tests=("assert f(1) == 1",))])) == ["odd"]
     attempts = [Completion(f"```python\ndef f(x): return {n}\n```", (), (), True) for n in range(2)]
     ((first, second),) = grader.grade([odd], [attempts])
-    assert first.passed is second.passed is None and "asyncio" in first.reason
+    assert first.passed is second.passed is None and first.reason == second.reason
 
 
 @pytest.mark.parametrize(
