@@ -48,7 +48,8 @@ def test_every_claim_holds_against_its_stored_result(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.text)
 def test_a_claim_is_what_its_page_says(claim: Any) -> None:
     page = (ROOT / claim.page).read_text()
-    assert claim.text in visible(page) and f"results/{claim.result}.json" in page
+    assert claim.text in visible(page)
+    assert claim.page == "README.md" or f"results/{claim.result}.json" in page
     assert not numbers(claim.text) or numbers(claim.text) <= {*claim.value, claim.least, claim.most}
 
 
