@@ -159,10 +159,10 @@ def _facts(state: RunState) -> RenderableType:
 
 
 def _trust(exam: ExamView | None) -> str:
-    """`believes 61 %, executed truth 58 %, AUROC 0.96 [0.91, 0.98] within groups, 0.98 over problems`."""
+    """`believes 61.0 %, executed 58.2 %, AUROC 0.96 [0.91, 0.98] within groups, 0.98 over problems`."""
     if exam is None or exam.believed is None:
         return "not compared with executed truth yet"
-    line = f"believes {percent(exam.believed)}, {exam.source} truth {percent(exam.average)}"
+    line = f"believes {percent(exam.believed)}, {exam.source} {percent(exam.average)}"
     ranks = within_groups(exam.within_auroc, exam.within_auroc_low, exam.within_auroc_high, exam.within_auroc_pairs)
     over = "" if exam.auroc is None else f"{'' if ranks else 'AUROC '}{exam.auroc:.2f} over problems"
     return ", ".join(filter(None, (line, ranks.partition(", of ")[0], over)))

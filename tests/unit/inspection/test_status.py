@@ -149,7 +149,11 @@ KEYS = {
 def test_the_keys_for_programs_stay_the_same(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exam = {"eval/average_at_8": 0.5, "eval/ci_low": 0.4, "eval/ci_high": 0.6, "eval/source": "executed"}
     within = dict(zip(("", "_low", "_high", "_pairs"), (0.5, 0.4, 0.6, 120), strict=True))
-    judge = {"judge/weight": 0.0, **{f"judge/within_auroc{part}": value for part, value in within.items()}}
+    judge = {
+        "judge/unavailable_share": 0.0,
+        "judge/weight": 0.0,
+        **{f"judge/within_auroc{part}": value for part, value in within.items()},
+    }
     play(run, {"iteration": 7, "round": 1, **exam, **judge})
     OutboxStore(run / "outbox-5-abc.db").close()
     assert main(["status", "--json", f"run.directory={run.parent}"]) == 0
