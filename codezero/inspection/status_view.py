@@ -78,6 +78,7 @@ def _lines(status: RunStatus) -> list[tuple[str, str]]:
         ("attempts", status.attempts or UNKNOWN),
         ("hindrance", status.hindrance),
         ("truth", _executed(status)),
+        ("judge", status.judge),
         ("level", _known(status.level)),
         ("peers", UNKNOWN if status.peers is None else f"{status.peers:.0f} heard lately"),
     ]
