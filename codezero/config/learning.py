@@ -245,22 +245,10 @@ class ProposerConfig:
     temperature: Annotated[float, Interval(gt=0, le=2)] = 1.0
     """Of sampling proposals."""
     attempts: Annotated[int, Interval(ge=1, le=16)] = 2
-    """Tries for one problem before it is left out this time; with `train` one."""
+    """Tries for one problem before it is left out this time."""
     vetting: Annotated[int, Interval(ge=0, le=64)] = 4
     """The solver's attempts at an own problem before it is offered; it is dropped when the judge that is shown tests,
     or execution with reward.mode=rlvr, finds its tests contradicted. 0: offered unseen."""
-    structured: Annotated[str, one_of("auto", "off")] = "auto"
-    """auto: a model is held to a proposal's form where that is possible, unless it learns (`train`). off: it is not."""
-    train: bool = False
-    """Does a model in this process learn to write problems that teach most? A checkpoint keeps the choice."""
-    group_size: Annotated[int, Interval(ge=2, le=32)] = 8
-    """K: with `train`, proposals sampled for each level asked for, which are compared with each other."""
-    wait: Annotated[int, Interval(ge=1, le=1000)] = 8
-    """With `train`, iterations until a group is learned from though not all its proposals were attempted."""
-    learning_rate: Annotated[float, Interval(gt=0, le=0.1)] = 1e-4
-    """With `train`."""
-    kl_beta: Annotated[float, Interval(ge=0, le=10)] = 0.01
-    """With `train`, weight of the KL penalty towards the initial model; 0: none is loaded."""
 
 
 @dataclass(kw_only=True)
