@@ -188,18 +188,9 @@ class SolverConfig:
     """Largest gradient norm."""
     refill: Annotated[float, Interval(ge=1, le=8)] = 2.0
     """Most groups sampled in an iteration, in its batches, to replace those without spread; 1: none is replaced."""
-    passes: Annotated[int, Interval(ge=1, le=16)] = 1
-    """Updates from each iteration's rows; from the second on with the importance weights of `stale`."""
-    replay: Annotated[float, Interval(ge=0, le=4)] = 0.0
-    """Rows of earlier iterations in an update for each fresh one, with the importance weights of `stale`."""
     stale: Annotated[str, one_of("tis", "m2po")] = "tis"
-    """Importance weights of earlier policies' tokens. tis: the ratio, at most 2. m2po: without those furthest off."""
-    m2_reading: Annotated[str, one_of("paper", "astra")] = "paper"
-    """With m2po, of "without those furthest off": as its authors' code has it, or as AstraFlow's."""
-    m2_budget: Annotated[float, Interval(gt=0, le=10)] = 0.04
-    """With m2po, largest mean square of the log-ratio that tokens pushed further the way they moved may have."""
-    m2_floor: bool = True
-    """With m2po, are ratios from 0.7 to 1.5 never clipped?"""
+    """Importance weights of an earlier policy's tokens, where attempts are made ahead. tis: the ratio, at most 2. m2po:
+    without those furthest off, as AstraFlow reads it."""
 
 
 @dataclass(kw_only=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from codezero.config import SolverConfig
 from codezero.solver.batch import Pair, TrainingRow
-from codezero.solver.replay import second_moment_weights, truncated_weights
+from codezero.solver.importance import second_moment_weights, truncated_weights
 from codezero.types import Metrics
 
 if TYPE_CHECKING:  # who follows somebody else's policy loads no trainer
@@ -106,7 +106,7 @@ class Updater:
         now = now or self._now(rows)
         then, advantages = [row.logprobs for row in rows], [row.advantage for row in rows]
         if self.config.stale == "m2po":
-            weights = second_moment_weights(now, then, advantages, self.config)
+            weights = second_moment_weights(now, then, advantages)
         else:
             weights = truncated_weights(now, then)
         return [

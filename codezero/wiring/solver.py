@@ -26,9 +26,9 @@ def build_solver(
 ) -> "GrpoSolver":
     from codezero.solver.solver import GrpoSolver
 
-    settings, samples = config.solver, config.role == "sampler"
+    samples = config.role == "sampler"
     return GrpoSolver(
-        replace(settings, passes=1, replay=0.0) if samples else settings,
+        config.solver,
         sampler=sampler,
         learner=learner,
         prompt=environment.prompt,
