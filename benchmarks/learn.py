@@ -42,7 +42,7 @@ from learn_swarm import Case
 
 SWARM = Path(__file__).with_name("learn_swarm.py")
 MIXES = ((8, 0), (6, 2), (4, 4), (4, 12), (2, 6), (2, 14), (4, 0))
-POLICIES = ("positives", "sapo", "ftis", "success")
+POLICIES = ("positives", "sapo")
 SCENARIOS = ("same", "specialists", "sparse", "strong", "mixed", "poisoned", "absent", "marked", "gym")
 WEAK_STEPS = 320
 """Steps of supervised training that the weak start has, which then solves some 5 %; the shipped solver has 700."""

@@ -197,10 +197,8 @@ class SolverConfig:
 class ExternalConfig:
     """Learning from peer rollouts, which the own judge scores again."""
 
-    policy: Annotated[str, one_of("positives", "sapo", "ftis", "success", "off")] = "positives"
-    """positives: learn from completions above their group's mean. sapo: from those below it too. ftis: so too, less
-    where the sender claims to have found it likelier. success: from those above where the own group has no success, or
-    would have none. off: from none."""
+    policy: Annotated[str, one_of("positives", "sapo", "off")] = "positives"
+    """positives: learn from completions above their group's mean. sapo: from those below it too. off: from none."""
     gate: bool = True
     """Learn from a peer only while the own judge scores its completions at least as high as own ones?"""
     groups: Annotated[int, Interval(ge=0, le=1024)] = 16
