@@ -16,6 +16,8 @@ from codezero.types import BELIEF, Metrics, Problem, Standing, Style
 
 BINS = 5
 """Of judged correctness."""
+WINDOW = 2000
+"""Newest executed attempts in the figures: an interval of two points, and not of a policy long gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,8 @@ class Auditor:
 
     sandbox: Sandbox
     share: float
-    window: int
     seed: int
+    window: int = WINDOW
 
     def audit(self, attempts: Sequence[JudgedAttempt], occasion: int) -> list[tuple[JudgedAttempt, Audited]]:
         """Execute a sample of the attempts; `occasion` varies the draw. Raises SandboxError.

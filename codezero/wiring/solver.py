@@ -72,15 +72,14 @@ def build_verified(
     from codezero.solver.updater import Updater
     from codezero.solver.verified import VerifiedSolver
 
-    own, limits = verifier_config(config), config.evaluator
+    own = verifier_config(config)
     learner, sampler = build_policy(own, environments, folder / VERSIONS, say, stack)
-    guard = StaticGuard(seconds=limits.guard_seconds, memory_mib=limits.guard_memory_mib)
     return VerifiedSolver(
         config.verifier,
         solver,
         sampler=sampler,
         updater=Updater(own.solver, learner, engine=samples_elsewhere(own)),
-        guard=stack.enter_context(guard),
+        guard=stack.enter_context(StaticGuard()),
         sandbox=build_sandbox(config, stack),
         block=config.answer.block,
     )
