@@ -111,5 +111,3 @@ def _of_verifier(config: NodeConfig) -> Iterator[str]:
         yield "verifier.model needs executed rewards to learn from; set reward.mode=rlvr, or verifier.model=off"
     if config.verifier.model != "off" and config.role == "sampler":
         yield "verifier.model with role=sampler: a sampler learns nothing; set verifier.model=off"
-    if config.verifier.rollout.in_flight:
-        yield "verifier.rollout.in_flight: attempts are checked as they are made; set rollout.in_flight"

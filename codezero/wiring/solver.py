@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.config import NodeConfig
+from codezero.config import NodeConfig, RolloutConfig
 from codezero.environment import Environment
 from codezero.wiring.evaluator import build_sandbox
 from codezero.wiring.models import Say, build_policy
@@ -53,7 +53,7 @@ def verifier_config(config: NodeConfig) -> NodeConfig:
         model=replace(config.model, solver=verifier.model, thinking=verifier.thinking),
         solver=replace(solver, max_prompt_tokens=room, max_new_tokens=verifier.max_new_tokens),
         trainer=verifier.trainer,
-        rollout=verifier.rollout,
+        rollout=RolloutConfig(**asdict(verifier.rollout)),
         weights=replace(config.weights, listen=verifier.listen, share=False, follow=""),
         run=replace(config.run, logs=str(Path(config.run.logs, "verifier"))),
     )
