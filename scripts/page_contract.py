@@ -46,8 +46,8 @@ def check(schema: dict[str, Any]) -> str:
             return "point"
         case {"type": "array", "items": items}:
             return "series" if check(items) == "point" else f"list({check(items)})"
-        case {"type": "object", "additionalProperties": dict(values)}:
-            return f"table({check(values)})"
+        case {"type": "object", "additionalProperties": {}}:
+            return f"table({check(schema['additionalProperties'])})"
         case _:
             return PLAIN[schema["type"]]
 
