@@ -31,8 +31,7 @@ from codezero.nano import weights_directory
 from codezero.problems.filters import PROPOSED, Screen, inspect
 from codezero.problems.synthetic.programs import parse_question, render
 from codezero.problems.synthetic.tasks import LEVELS
-from codezero.proposer.parsing import parse_proposal
-from codezero.proposer.prompts import proposal_prompt
+from codezero.proposer.parsing import parse_proposal, proposal_prompt
 from codezero.sandbox.monty import MontySandbox
 from codezero.settings import compose
 from codezero.stats import Array

@@ -9,8 +9,7 @@ import msgspec
 
 from codezero.config import ProposerConfig
 from codezero.errors import ProposalError
-from codezero.proposer.parsing import ProposalReason, parse_proposal
-from codezero.proposer.prompts import proposal_prompt
+from codezero.proposer.parsing import ProposalReason, parse_proposal, proposal_prompt
 from codezero.protocols import GroupSampler
 from codezero.system.state import StateFile
 from codezero.types import Completion, Metrics, Problem, ScoredGroup

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.solver import importance
-from codezero.solver.importance import MOST, second_moment_weights, truncated_weights
+from codezero.solver import updater
+from codezero.solver.updater import LARGEST_WEIGHT, second_moment_weights, truncated_weights
 
 LOGS = st.floats(-30, 0)
 ROWS = st.lists(
@@ -32,9 +32,10 @@ def test_little_drift_clips_nothing():
 
 
 def test_harmful_tokens_beyond_the_clip_weigh_nothing_and_harmless_ones_stay():
-    now, then = [[-1.0, -5.0]], [[-3.0, -1.0]]  # log r = 2 and -4
-    assert second_moment_weights(now, then, [1.0]) == [[0.0, pytest.approx(math.exp(-4))]]
-    assert second_moment_weights(now, then, [-1.0]) == [[pytest.approx(math.exp(2)), 0.0]]
+    now, then = [[-1.0, -5.0, -1.0, -1.0]], [[-3.0, -1.0, -1.05, -0.95]]  # log r = 2, -4, .05 and -.05
+    kept = [pytest.approx(math.exp(0.05)), pytest.approx(math.exp(-0.05))]
+    assert second_moment_weights(now, then, [1.0]) == [[0.0, pytest.approx(math.exp(-4)), *kept]]
+    assert second_moment_weights(now, then, [-1.0]) == [[pytest.approx(math.exp(2)), 0.0, *kept]]
 
 
 @pytest.mark.parametrize(("spread", "clipped"), [(0.05, 0), (0.1, 0.07), (0.2, 18), (0.4, 33)])
@@ -47,7 +48,7 @@ def test_the_clip_takes_its_known_share_of_gradients(spread: float, clipped: flo
 
 
 def test_nothing_is_clipped_further_than_the_bounds(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(importance, "BUDGET", 10.0)
+    monkeypatch.setattr(updater, "BUDGET", 10.0)
     assert second_moment_weights([[-3.1, -2.9]], [[0.0] * 2], [-1.0])[0][0] == 0.0
 
 
@@ -56,5 +57,5 @@ def test_weights_are_finite_and_bounded(rows: list[tuple[list[tuple[float, float
     now = [[a for a, _ in row] for row, _ in rows]
     then = [[b for _, b in row] for row, _ in rows]
     for weights in (truncated_weights(now, then), second_moment_weights(now, then, [a for _, a in rows])):
-        assert all(0 <= weight <= MOST * (1 + 1e-9) for row in weights for weight in row)
+        assert all(0 <= weight <= LARGEST_WEIGHT * (1 + 1e-9) for row in weights for weight in row)
         assert [len(row) for row in weights] == [len(row) for row in now]
