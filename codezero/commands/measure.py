@@ -34,6 +34,7 @@ examples:
 """
 SETTING = re.compile(r"[+~]*[\w.@/]+=")
 """How KEY=VALUE begins; a task does not."""
+PRELUDE_NAMES = ("none", "typing", "livecodebench", "codeforces")
 POLICY = "whose newest checkpoint attempts them; also a checkpoint's folder or a model"
 OF_A_SET: Arguments = {
     "--file": value(Path, "FILE", "of SET, or a folder; may be repeated", action="append", default=[]),
@@ -44,6 +45,9 @@ OF_A_SET: Arguments = {
     "--k": value(str, "K,K", "of pass@k, at most N each (default 1 and N)"),
     "--checkpoint": value(str, "RUN", POLICY),
     "--compare": {"nargs": 2, "metavar": ("A", "B"), "help": "two of these, and how far B is ahead of A"},
+    "--prelude": value(
+        str, "NAME", f"imports that stand before every answer: {', '.join(PRELUDE_NAMES)} (default: the set's)"
+    ),
     "--judged": flag("let the judge read the attempts, and execute nothing"),
     "--into": value(Path, "DIR", "where its state is kept (default: evals/ of the run)"),
 }
@@ -94,6 +98,8 @@ def evaluate_policy(options: argparse.Namespace) -> int:
         raise ConfigError(f"evals.problems is of the exam, and not of {name}; give --limit N")
     if options.samples is None and any(word.startswith("evals.samples=") for word in typed):
         options.samples = config.evals.samples
+    if options.prelude not in (None, *PRELUDE_NAMES) or (options.prelude and name not in PUBLISHED):
+        raise ConfigError(f"--prelude={options.prelude}: for a published set, one of {', '.join(PRELUDE_NAMES)}")
     attempts_of(config.evals, options.samples, MAX_SAMPLES)
     if name is None:
         exam = examine(config, say)
@@ -109,6 +115,7 @@ def evaluate_policy(options: argparse.Namespace) -> int:
         start=1 if options.start is None else options.start,
         limit=options.limit,
         skip_bad=options.skip_bad,
+        prelude=options.prelude,
         policies=tuple(options.compare or (options.checkpoint or "",)),
         judged=options.judged,
         into=options.into,

@@ -97,6 +97,10 @@ class Result(Choices, frozen=True, kw_only=True):
     skipped_rows: int = 0
     """Which cannot, by --skip-bad."""
     figures: list[Figure]
+    rule: str
+    """What an answer need not import, and how output is compared."""
+    undecidable: dict[str, str] = {}
+    """Tasks whose tests no attempt could be decided by, and why; none of theirs was executed."""
     undecided_share: float
     """Of the attempts: those that could not be told, which no figure counts."""
     truncated_share: float
@@ -181,6 +185,7 @@ class Report:
             which += ", greedy" if not result.temperature else ""
             which += f"; {result.skipped_rows} rows that cannot be used are left out" if result.skipped_rows else ""
             yield f"{result.policy} on {result.set}: {which}"
+            yield f"  {result.rule}"
             for figure in result.figures:
                 bounds = f"95 % [{figure.low:.1%}, {figure.high:.1%}]  over {figure.problems} problems"
                 yield f"  {figure.label} {figure.name:12} {figure.value:6.1%}  {bounds}"
@@ -190,6 +195,9 @@ class Report:
             without = f"{result.without_code_share:.1%} without code"
             yield f"  {result.undecided_share:.1%} of the attempts undecided, {cut_off}, {without}"
             yield from (f"    {times} x {reason}" for reason, times in result.undecided.items())
+            if result.undecidable:
+                names = ", ".join(result.undecidable)
+                yield f"  {len(result.undecidable)} problems cannot be decided by their tests: {names}"
             yield f"  kept in {result.kept_in}"
         if gap := self.difference:
             bounds = f"95 % [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}], p = {gap.p:.3g}"

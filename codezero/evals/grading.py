@@ -5,7 +5,7 @@ What could not be decided is None, is shown, and never counts as wrong.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from codezero.code.answer import read_answer
@@ -45,7 +45,19 @@ class SandboxGrader:
         """[tasks, samples] Raises SandboxError."""
         return self._sandbox.each(lambda pair: self._grade(*pair), zip(tasks, attempts, strict=True))
 
+    def refusals(self, tasks: Iterable[EvalTask]) -> dict[str, str]:
+        """Of tasks whose tests no attempt can be decided by, why, by their names."""
+        reasons = {task.name: self._refusal(task) for task in tasks}
+        return {name: reason for name, reason in reasons.items() if reason}
+
+    def _refusal(self, task: EvalTask) -> str:
+        """Why no attempt can pass or fail; empty when some job at least can tell."""
+        refusals = [self._sandbox.refusal(job) for job in jobs(task, "")]
+        return refusals[0] if refusals and all(refusals) else ""
+
     def _grade(self, task: EvalTask, attempts: Sequence[Completion]) -> list[Grade]:
+        if refusal := self._refusal(task):
+            return [Grade(None, refusal) for _ in attempts]
         known: dict[str | None, Execution] = {}
         grades: list[Grade] = []
         for attempt in attempts:

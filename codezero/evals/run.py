@@ -64,6 +64,20 @@ class EvalRequest:
     limit: int | None = None
     """Most problems; None: all."""
     skip_bad: bool = False
+    prelude: str | None = None
+    """One of PRELUDES; None: that of the set's own harness."""
+
+    def checked(self, evals: EvalsConfig) -> "EvalRequest":
+        """With the number of samples and the ks that it leaves to the settings. Raises ConfigError."""
+        samples = attempts_of(evals, self.samples, MAX_SAMPLES)
+        ks = self.ks or tuple(dict.fromkeys((1, samples)))
+        if wrong := [k for k in ks if not 1 <= k <= samples]:
+            need = f"give --samples {max(ks)}" if evals.temperature else "set evals.temperature above 0"
+            raise ConfigError(f"--k={wrong[0]} cannot be estimated from {samples} attempts; {need}")
+        for option, number in (("--start", self.start), ("--limit", self.limit)):
+            if number is not None and number < 1:
+                raise ConfigError(f"{option}={number} is out of bounds; it must be 1 or more")
+        return replace(self, samples=samples, ks=ks)
 
 
 def attempts_of(evals: EvalsConfig, given: int | None, most: int) -> int:
@@ -190,7 +204,8 @@ class EvalRun:
                 self.say(Share(self.name, len(totals.outcomes), self.count, share))
         except KeyboardInterrupt as stop:
             done = f"{self.name}: stopped with {len(totals.outcomes)} of {self.count} problems done"
-            raise type(stop)(f"{done}; the same command goes on from there") from stop
+            stop.args = (f"{done}; the same command goes on from there",)
+            raise
         return totals
 
     def _graded(self, number: int, tasks: Sequence[EvalTask]) -> GradedBatch:

@@ -140,12 +140,12 @@ class PublishedSet:
 
 
 _PROMPTS = "an answer has the prompt's own imports"
-_NONE = "an answer imports what it uses"
+NO_PRELUDE = "an answer imports what it uses"
 _LCB = "an answer has LiveCodeBench's imports; equal decimals are the same output"
 _CODEFORCES = "an answer has rllm's imports; the same words in each line are the same output"
 PUBLISHED = {
     "humaneval": PublishedSet(HumanEvalRow, human_eval, "HumanEval.jsonl.gz of openai/human-eval", _PROMPTS),
-    "mbpp": PublishedSet(MbppRow, mbpp, "mbpp.jsonl of google-research, or google-research-datasets/mbpp", _NONE),
+    "mbpp": PublishedSet(MbppRow, mbpp, "mbpp.jsonl of google-research, or google-research-datasets/mbpp", NO_PRELUDE),
     "livecodebench": PublishedSet(
         LiveCodeBenchRow, live_code_bench, "test.jsonl to test5.jsonl of livecodebench/code_generation_lite", _LCB
     ),

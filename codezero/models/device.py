@@ -57,6 +57,12 @@ def choose_precision(precision: str, device: torch.device) -> torch.dtype:
     return torch.float32
 
 
+def computes_bfloat16() -> bool:
+    """Does this CPU multiply in bfloat16 itself (AVX512-BF16 or AMX)? Others are slower in it than in float32."""
+    checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+    return any(check is not None and check() for check in checks)
+
+
 def prove_device(device: torch.device, dtype: torch.dtype) -> None:
     """Run a matmul, a softmax and their backward pass there, and compare. Raises ModelError that names the card.
 

@@ -6,14 +6,17 @@ not fit the cache budget. A prompt is read once for all its repeats.
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import copy
 import gc
 import logging
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from codezero.models.chat import encode_prompts
 from codezero.models.decoders import CachedDecoder, LeanDecoder, heads_of, is_lean
@@ -54,6 +57,31 @@ DROP_SHARE = 4
 """Finished rows are dropped when they are a DROP_SHARE-th of the batch: copying the cache has its price."""
 
 log = logging.getLogger(__name__)
+
+
+_copies: "WeakKeyDictionary[PreTrainedModel, tuple[list[int], PreTrainedModel]]" = WeakKeyDictionary()
+"""Of models that learn, in the precision they are sampled in, with the versions of the weights they were made of."""
+
+
+def quick_copy(loaded: LoadedModel) -> PreTrainedModel:
+    """The model with its present weights, in the precision that samplers are to use; itself where it has that."""
+    model, dtype = loaded.model, loaded.sampled_in
+    if dtype is None or loaded.base is not None:
+        return model
+    tensors = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.dtype == torch.float32]
+    versions = [tensor._version for tensor in tensors]  # pyright: ignore[reportPrivateUsage]
+    known, made = _copies.get(model, ([], None))
+    if made is None:
+        memo = {id(tensor): torch.nn.Parameter(tensor.detach().to(dtype), False) for tensor in model.parameters()}
+        made = copy.deepcopy(model, memo)
+        head: Any = made.get_output_embeddings()
+        if isinstance(head.bias, Tensor):  # bars the ids without a text
+            head.bias = head.bias.to(dtype)
+    elif known != versions:
+        for own, learned in zip(made.parameters(), model.parameters(), strict=True):
+            own.copy_(learned)
+    _copies[model] = versions, made
+    return made
 
 
 class OwnLoop:
@@ -116,7 +144,7 @@ class OwnLoop:
         generator: torch.Generator,
     ) -> list[Drawn]:
         """Token by token until every row has ended."""
-        decoder = (LeanDecoder if self.lean else CachedDecoder)(self.loaded.model, self.loaded.pad_id)
+        decoder = (LeanDecoder if self.lean else CachedDecoder)(quick_copy(self.loaded), self.loaded.pad_id)
         logits = decoder.prefill(prompts, repeats, max_new_tokens)
         constraint = self.structure.begin(len(logits), max_new_tokens) if self.structure else None
         ids = torch.full((len(logits), max_new_tokens), -1, device=logits.device)

@@ -8,6 +8,7 @@ Weights are read from safetensors only, and no code from the model's repository 
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,19 @@ from typing import Any, cast
 import torch
 from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils import logging as hf_logging
 from transformers.utils.quantization_config import BitsAndBytesConfig
 
 from codezero.errors import ModelChoiceError, ModelError
-from codezero.models.device import choose_device, choose_precision, prove_device, return_freed_memory
+from codezero.models.device import choose_device, choose_precision, computes_bfloat16, prove_device, return_freed_memory
 from codezero.models.digest import Base, place_of
 
 TINY_PARAMETERS = 20_000_000
@@ -41,6 +49,8 @@ class LoadedModel:
     base: Base | None = None
     adapter_off: bool = False
     """Shared with a policy and read without its adapter (`lora.as_loaded`)."""
+    sampled_in: torch.dtype | None = None
+    """Samplers draw from a copy in this precision, which is quicker than the weights that learn; None: from these."""
 
     @property
     def pad_id(self) -> int:
@@ -80,8 +90,9 @@ def load_model(
     """The model called `name`; `role` only words the errors. nf4: its linear layers but the head in 4 bits, frozen.
     thinking: on or off where the chat template asks whether the model thinks first; auto: as the template has it.
 
-    `precision` auto is bfloat16 where CUDA has it and float32 elsewhere, whatever the file holds. Without
-    `for_training` the parameters take no gradient. Raises ModelError: one line with model, role and remedy.
+    `precision` auto is bfloat16 where CUDA has it and float32 elsewhere, whatever the file holds; but a model that is
+    stored in bfloat16, and is not tiny, is read and sampled in it on a CPU that computes in it. Without `for_training`
+    the parameters take no gradient. Raises ModelError: one line with model, role and remedy.
     """
     where = choose_device(device, role)
     _check_directory(name, role)
@@ -90,6 +101,9 @@ def load_model(
         choice = str(thinking == "on").lower()
         tokenizer.chat_template = f"{{%- set enable_thinking = {choice} -%}}{tokenizer.chat_template}"
     dtype = choose_precision(precision, where)
+    quick = precision == "auto" and where.type == "cpu" and not nf4 and computes_bfloat16() and _is_stored_half(name)
+    if quick and not for_training:
+        dtype = torch.bfloat16
     prove_device(where, dtype)
     model = _load_weights(name, role, dtype, where if nf4 else None)
     if len(tokenizer) > cast(int, model.get_input_embeddings().num_embeddings):
@@ -100,7 +114,16 @@ def load_model(
     model.to(where)  # pyright: ignore[reportCallIssue]
     model.requires_grad_(for_training and not nf4)
     model.train(for_training)
-    return LoadedModel(model, tokenizer, name, where)
+    return LoadedModel(model, tokenizer, name, where, sampled_in=torch.bfloat16 if quick and for_training else None)
+
+
+def _is_stored_half(name: str) -> bool:
+    """In bfloat16, and large enough to gain by it. False for what cannot be read, which loading will say."""
+    try:
+        config = AutoConfig.from_pretrained(place_of(name), trust_remote_code=False)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return config.dtype == torch.bfloat16 and sum(map(math.prod, checkpoint_shapes(config).values())) >= TINY_PARAMETERS
 
 
 def _ids_without_text(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:

@@ -78,11 +78,8 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Jail:
-    """How much a program may take: processor seconds of a test and of all, and memory of each process.
-
-    By the clock it may take twice as long, and two seconds. packages: files and folders of packages that it may import
-    beside the standard library.
-    """
+    """How much a program may take: processor seconds of a test and of all, by the clock twice as long and two seconds,
+    and memory of each process. packages: files and folders that it may import beside the standard library."""
 
     seconds: float
     total_seconds: float
@@ -90,10 +87,8 @@ class Jail:
     packages: tuple[Path, ...] = ()
 
     def run_program(self, code: str, inputs: Iterable[str] = ("",), *, name: str = "__main__") -> Generator[Ended]:
-        """Run `code` as the module `name`, once for each text on its stdin, a process each.
-
-        A text goes into the jail when it is asked for, so no process can see a later one. Raises SandboxError when the
-        jail does not come about.
+        """Run `code` as the module `name`, once for each text on its stdin, a process each. A text goes into the jail
+        when it is asked for, so no process can see a later one. Raises SandboxError when the jail does not come about.
         """
         with ExitStack() as stack:
             opened = self._open(stack, "jail_main", code, self.total_seconds, {"name": name})

@@ -15,10 +15,7 @@ import importlib
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from codezero.sandbox.jail_link import Link
+from typing import Any
 
 MAX_ITEMS = 200_000
 """Values in one message."""
@@ -68,7 +65,7 @@ class Outgoing:
     values: of the message that this one answers, by their places in its table.
     """
 
-    def __init__(self, link: Link, values: list[Any]) -> None:
+    def __init__(self, link: Any, values: list[Any]) -> None:
         self._link, self.values, self._before = link, values, len(values)
         self.table: list[Any] = []
         self.classes: list[dict[str, Any]] = []
@@ -161,7 +158,7 @@ class Outgoing:
 class Incoming:
     """A message's values, made anew. values: those that are known by their place in the table."""
 
-    def __init__(self, link: Link, values: list[Any], table: list[Any]) -> None:
+    def __init__(self, link: Any, values: list[Any], table: list[Any]) -> None:
         self._link, self._table = link, table
         self.values: list[Any] = values + [_MISSING] * (len(table) - len(values))
 

@@ -24,8 +24,8 @@ from codezero.errors import ConfigError, ProblemError
 from codezero.evals.figures import Choices, Report, Result, TaskOutcome, compare, figures_of
 from codezero.evals.grading import EXECUTED, JUDGED, SCORED, Grader, JudgeGrader, SandboxGrader, ScoreGrader, problem_of
 from codezero.evals.rows import digest_files
-from codezero.evals.run import MAX_SAMPLES, EvalRequest, EvalRun, EvaluationLog, attempts_of
-from codezero.evals.sets import HELD_OUT, PUBLISHED, find_set, read_tasks
+from codezero.evals.run import EvalRequest, EvalRun, EvaluationLog
+from codezero.evals.sets import HELD_OUT, NO_PRELUDE, PUBLISHED, find_set, read_tasks
 from codezero.evals.task import EvalTask, task_of
 from codezero.evaluator.scored import ScoredEvaluator
 from codezero.problems.dedup import Novelty
@@ -71,19 +71,13 @@ class Asked:
     count: int
     of: int
     bad_rows: int
+    rule: str
+    """What an answer need not import, and how output is compared."""
 
 
 def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
     """Raises ConfigError before anything is loaded where it can, then ProblemError, ModelError and CheckpointError."""
-    samples = attempts_of(config.evals, request.samples, MAX_SAMPLES)
-    ks = request.ks or tuple(dict.fromkeys((1, samples)))
-    if wrong := [k for k in ks if not 1 <= k <= samples]:
-        need = f"give --samples {max(ks)}" if config.evals.temperature else "set evals.temperature above 0"
-        raise ConfigError(f"--k={wrong[0]} cannot be estimated from {samples} attempts; {need}")
-    request = dataclasses.replace(request, samples=samples, ks=ks)
-    for option, number in (("--start", request.start), ("--limit", request.limit)):
-        if number is not None and number < 1:
-            raise ConfigError(f"{option}={number} is out of bounds; it must be 1 or more")
+    request = request.checked(config.evals)
     if request.judged and config.reward.mode != "judge":
         raise ConfigError(f"--judged with reward.mode={config.reward.mode} would execute; drop one of them")
     environment = build_environment(config)
@@ -110,7 +104,7 @@ def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
         return Report(results)
     a, b = (outcomes for _, outcomes in evals)
     label, seed = results[0].label, config.evals.seed
-    return Report(results, compare(a, b, samples=samples, label=label, seed=seed))
+    return Report(results, compare(a, b, samples=results[0].samples, label=label, seed=seed))
 
 
 def _asked(environment: Environment, config: NodeConfig, request: EvalRequest, say: Say) -> Asked:
@@ -123,20 +117,25 @@ def _asked(environment: Environment, config: NodeConfig, request: EvalRequest, s
 
         def read() -> Iterable[EvalTask]:
             return tasks
+
+        rule = NO_PRELUDE
     else:
         say(Share(f"reading and checking {request.set}"))
         digest, of = digest_files(files), sum(1 for _ in read_tasks(request.set, files, bad))
         bad.refuse(request.skip_bad)
 
         def read() -> Iterable[EvalTask]:
-            return read_tasks(request.set, files, BadRows() if request.skip_bad else None)
+            for task in read_tasks(request.set, files, BadRows() if request.skip_bad else None):
+                yield dataclasses.replace(task, prelude=request.prelude) if request.prelude else task
+
+        rule = PUBLISHED[request.set].rule if request.prelude is None else f"--prelude {request.prelude}"
 
     start, end = request.start - 1, of if request.limit is None else min(of, request.start - 1 + request.limit)
     if start >= of:
         raise ConfigError(f"--start={request.start}: {request.set} has {of} problems")
     if (start, end) != (0, of):  # which problems share a batch depends on both
         digest = hashlib.sha256(f"{digest} {start} {end}".encode()).hexdigest()
-    return Asked(lambda: islice(read(), start, end), digest, end - start, of, bad.count)
+    return Asked(lambda: islice(read(), start, end), digest, end - start, of, bad.count, rule)
 
 
 def _evaluate(
@@ -159,7 +158,8 @@ def _evaluate(
         seed=config.evals.seed,
     )
     block = config.answer.block
-    label, by = EXECUTED, f"{EXECUTED}: {config.audit.sandbox}, {block} block"
+    lent = "".join(f", {name}" for name in config.audit.packages)
+    label, by = EXECUTED, f"{EXECUTED}: {config.audit.sandbox}{lent}, {block} block, {asked.rule}"
     if request.judged:  # what another setting of the judge would change, the digest changes with
         settings = {"evaluator": dataclasses.asdict(config.evaluator), "seed": config.seed}
         judge = hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:8]
@@ -174,6 +174,10 @@ def _evaluate(
         return Sampler(load_found(config, policy, say))
 
     where = f"{request.set}, {policy.name}"
+    scorer = grader() if label == EXECUTED else None
+    refused = scorer.refusals(asked.read()) if isinstance(scorer, SandboxGrader) else {}
+    for task, reason in islice(refused.items(), SHOWN_REASONS):
+        say(f"{task} cannot be decided here, whatever the attempt: {reason}")
     folder = request.into or (policy.run or Path(config.run.directory)) / FOLDER
     with EvaluationLog(folder, choices, by) as log:
         run = EvalRun(asked.read, asked.count, samples, choices, log, sampler, grader, say, where)
@@ -187,6 +191,8 @@ def _evaluate(
         problems=len(totals.outcomes),
         first=request.start,
         of=asked.of,
+        rule=asked.rule,
+        undecidable=refused,
         skipped_rows=asked.bad_rows,
         figures=figures_of(totals.outcomes, samples=samples, ks=request.ks, label=label, seed=choices.seed),
         undecided_share=sum(totals.undecided.values()) / attempts,

@@ -5,18 +5,21 @@ import pickle
 import zlib
 from base64 import b64encode
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import evals as small
 
+from codezero.commands.measure import PRELUDE_NAMES
 from codezero.errors import ConfigError, ProblemError
 from codezero.evals import program_sets, rows
 from codezero.evals.grading import SandboxGrader
 from codezero.evals.sets import PUBLISHED, find_set, read_tasks
-from codezero.evals.task import imported_by, jobs, program
-from codezero.sandbox.base import Outcome
+from codezero.evals.task import PRELUDES, EvalTask, imported_by, jobs, program
+from codezero.sandbox import jail
+from codezero.sandbox.base import SAME, Outcome
 from codezero.sandbox.bubblewrap import open_sandbox
 from codezero.sandbox.monty import MontySandbox
 from codezero.types import Completion
@@ -239,3 +242,42 @@ def test_a_line_that_is_too_long_is_refused_before_it_is_held(tmp_path: Path, mo
 def test_a_wrong_choice_of_files_is_one_line(name: str, files: list[str], said: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=said):
         find_set(name, [tmp_path if file == "/" else Path(file) for file in files])
+
+
+def test_a_harness_lends_what_it_imports_and_a_prelude_takes_its_place() -> None:
+    if reason := jail.why_not():
+        pytest.skip(reason)
+    typed = [[Completion("```python\ndef twice(xs: List[int]) -> int:\n    return 2 * sum(xs)\n```", (), (), True)]]
+    task = EvalTask("t", "p", ("assert twice([1, 2]) == 6",), "twice")
+    with open_sandbox("auto") as sandbox:
+        for prelude, passed in (("none", False), ("typing", True), ("livecodebench", True), ("codeforces", True)):
+            ((grade,),) = SandboxGrader(sandbox).grade([replace(task, prelude=prelude)], typed)
+            assert grade.passed is passed, (prelude, grade)
+    assert PRELUDES.keys() == {*PRELUDE_NAMES}
+
+
+def test_tests_that_cannot_be_decided_are_told_once_and_run_for_no_attempt(grader: SandboxGrader) -> None:
+    odd = EvalTask("odd", "p", ("import asyncio\nfor x in [1]:\n    assert asyncio.run(f(x)) == 1",), "f")
+    assert list(grader.refusals([odd, replace(odd, name="even", tests=("assert f(1) == 1",))])) == ["odd"]
+    attempts = [Completion(f"```python\ndef f(x): return {n}\n```", (), (), True) for n in range(2)]
+    ((first, second),) = grader.grade([odd], [attempts])
+    assert first.passed is second.passed is None and first.reason == second.reason
+
+
+@pytest.mark.parametrize(
+    ("wanted", "printed", "words", "decimals"),
+    [
+        ("1.50\n", "1.5\n", False, True),
+        ("300000000000000000000", "3e+20", False, True),
+        ("1 2", "1  2.0", False, True),
+        ("a b", "a  b", True, False),
+        ("A B", "A\u00a0B", False, False),
+        ("3", "3\x00", False, False),
+        ("YES", "Yes", False, False),
+        ("1\n2", "1 2", False, False),
+        ("1.414213562373", "1.414214", False, False),
+        ("x\n", "x  \n\n", True, True),
+    ],
+)
+def test_output_is_compared_as_each_harness_does(wanted: str, printed: str, words: bool, decimals: bool) -> None:
+    assert (SAME["words"](wanted, printed), SAME["decimals"](wanted, printed)) == (words, decimals)

@@ -1,6 +1,7 @@
 """Loading: what is right loads, what is wrong is named in one line with a remedy."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qw
 from unit.models.test_generation import small_tokenizer, tiny_model
 
 from codezero.errors import ModelError
+from codezero.models import load as load_module
 from codezero.models.chat import encode_prompts
 from codezero.models.decoders import is_lean
-from codezero.models.generation import OwnLoop, Sampler
+from codezero.models.generation import OwnLoop, Sampler, quick_copy
 from codezero.models.load import load_model
 from codezero.solver.batch import TrainingRow, collate
 from codezero.solver.logprobs import completion_logprobs
@@ -241,3 +243,31 @@ def test_ids_without_a_text_are_never_drawn_and_sampler_and_learner_normalise_al
     loaded.model.save_pretrained(tmp_path / "again")
     saved = load_file(tmp_path / "again" / "model.safetensors")
     assert ("lm_head.bias" in saved) is bias
+
+
+def test_a_cpu_that_computes_in_bfloat16_reads_and_samples_in_it_and_learns_in_float32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = tiny_policy()
+    policy.model.to(torch.bfloat16).save_pretrained(tmp_path)
+    policy.tokenizer.save_pretrained(tmp_path)
+    monkeypatch.setattr(load_module, "TINY_PARAMETERS", 1_000)
+    monkeypatch.setattr(load_module, "computes_bfloat16", lambda: True)
+    judge, solver = (load_model(str(tmp_path), device="cpu", role="x", for_training=learns) for learns in (False, True))
+    assert (judge.model.dtype, judge.sampled_in) == (torch.bfloat16, None)
+    assert (solver.model.dtype, solver.sampled_in) == (torch.float32, torch.bfloat16)
+    made = quick_copy(solver)
+    assert made.dtype == torch.bfloat16 and quick_copy(solver) is made and made is not solver.model
+    loop = OwnLoop(solver)
+    loop.lean = False
+    drawn = loop.draw([[1, 2, 3], [5]], 2, 6, 0.0, 0)
+    plain = OwnLoop(replace(solver, sampled_in=None))
+    plain.lean = False
+    for row, other in zip(drawn, plain.draw([[1, 2, 3], [5]], 2, 6, 0.0, 0), strict=True):
+        assert row.ids[0] == other.ids[0] and row.logprobs[0] == pytest.approx(other.logprobs[0], abs=0.1)
+    with torch.no_grad():
+        solver.model.get_input_embeddings().weight.mul_(2)
+    both = (model.get_input_embeddings().weight for model in (quick_copy(solver), solver.model))
+    assert torch.equal(*(weight.float() for weight in both))
+    monkeypatch.setattr(load_module, "computes_bfloat16", lambda: False)
+    assert load_model(str(tmp_path), device="cpu", role="x").model.dtype == torch.float32
