@@ -41,7 +41,7 @@ def test_poison_costs_the_difference_of_the_ends() -> None:
 
 
 def test_every_case_is_asked_for_once_and_the_first_seed_first() -> None:
-    options = argparse.Namespace(scenarios=list(learn.SCENARIOS), full=True, seeds=2, nodes=8, rounds=60)
+    options = argparse.Namespace(scenarios=list(learn.SCENARIOS), seeds=2, nodes=8, rounds=60)
     wanted = list(learn.cases(options))
     assert len(set(wanted)) == len(wanted)
     assert [one.seed for one in wanted] == sorted(one.seed for one in wanted)
