@@ -42,7 +42,7 @@ from learn_swarm import Case
 
 SWARM = Path(__file__).with_name("learn_swarm.py")
 MIXES = ((8, 0), (6, 2), (4, 4), (4, 12), (2, 6), (2, 14), (4, 0))
-POLICIES = ("positives", "sapo", "ftis", "success")
+POLICIES = ("positives", "sapo")
 SCENARIOS = ("same", "specialists", "sparse", "strong", "mixed", "poisoned", "absent", "marked", "gym")
 WEAK_STEPS = 320
 """Steps of supervised training that the weak start has, which then solves some 5 %; the shipped solver has 700."""
@@ -67,9 +67,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
-    parser.add_argument(
-        "--full", action="store_true", help="every mix with every policy and gate, not the telling ones"
-    )
     parser.add_argument("--only", metavar="PATTERN", default="", help="arms whose name this finds: '3 of 8 .*, limits'")
     parser.add_argument("--report", action="store_true", help="run nothing; tell what is there")
     options = parser.parse_args(argv)
@@ -99,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def cases(options: argparse.Namespace) -> Iterator[Case]:
     """Seed by seed and the most telling arms first, so that a part of the whole compares what matters already."""
-    by_scenario = {name: arms(name, options.full) for name in options.scenarios}
+    by_scenario = {name: arms(name) for name in options.scenarios}
     for seed in range(options.seeds):
         for row in itertools.zip_longest(*by_scenario.values()):
             for name, arm in zip(by_scenario, row, strict=True):
@@ -125,7 +122,7 @@ SMALL = [Arm(4, 12), Arm(2, 14), Arm(4, 4)]
 """What is run in every scenario: the shipped policy, with more or less of one's own."""
 
 
-def arms(name: str, full: bool) -> list[Arm]:
+def arms(name: str) -> list[Arm]:
     """Without others policy and gate say nothing, so those run once."""
     alone, liars = [Arm(8, 0)], LIARS.get(name, 0)
     small = [arm._replace(liars=liars) for arm in SMALL]
@@ -138,15 +135,6 @@ def arms(name: str, full: bool) -> list[Arm]:
             return [Arm(4, 0), *(Arm(4, 12, policy) for policy in POLICIES)]
         case "gym":
             return [*alone, Arm(6, 2), Arm(4, 4), Arm(2, 6)]
-        case _ if full:
-            shared = [
-                Arm(own, others, p, gate, liars)
-                for own, others in MIXES
-                if others
-                for p in POLICIES
-                for gate in (True, False)
-            ]
-            return [*alone, Arm(4, 0), *shared]
         case "same":
             return [*alone, *small, Arm(4, 4, "sapo", False), Arm(2, 6), Arm(6, 2), Arm(4, 0)]
         case _:

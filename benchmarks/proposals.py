@@ -34,8 +34,7 @@ from codezero.problems.dedup import Novelty
 from codezero.problems.filters import PROPOSED, Screen, inspect
 from codezero.problems.synthetic.programs import parse_question, render
 from codezero.problems.synthetic.tasks import LEVELS, is_held_out
-from codezero.proposer.parsing import parse_proposal
-from codezero.proposer.prompts import proposal_prompt
+from codezero.proposer.parsing import parse_proposal, proposal_prompt
 from codezero.sandbox.base import TRUTH, Job
 from codezero.sandbox.monty import MontySandbox
 from codezero.stats import wilson

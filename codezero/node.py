@@ -59,7 +59,7 @@ class Node(Iterating):
         with self.tolerate(SwarmError, "the policy stays at its version"):  # role=sampler
             learned = self.solver.step(taken, scored_peers)
         with self.tolerate(SandboxError, "the proposer's expected values were not checked this iteration"):
-            learned |= self.proposer.learn(scored)
+            self.proposer.check(scored)
         laps.end("learning")
 
         self.difficulty.observe(scored, self.evaluator.rates())

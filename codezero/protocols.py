@@ -11,10 +11,8 @@ from codezero.types import (
     Metrics,
     Post,
     Problem,
-    RewardedGroup,
     RolloutGroup,
     ScoredGroup,
-    Screened,
 )
 
 
@@ -33,20 +31,6 @@ class GroupSampler(Protocol):
     ) -> list[list[Completion]]:
         """`group_size` completions for each prompt, in order; the same for the same seed and weights."""
         ...
-
-
-class GroupLearner(Persistent, Protocol):
-    """A policy that learns from rewarded groups by GRPO."""
-
-    def learn(self, groups: Sequence[RewardedGroup]) -> Metrics:
-        """One update, none where no group has spread; returns what it did, by names without a prefix."""
-        ...
-
-
-class ProblemScreen(Persistent, Protocol):
-    """The rules for problems, and a memory of those that passed."""
-
-    def screen(self, problem: Problem) -> Screened: ...
 
 
 class ProblemStream(Persistent, Protocol):
@@ -177,12 +161,9 @@ class Proposer(Persistent, Protocol):
         """Problems of these levels; output that breaks the contract is dropped and counted."""
         ...
 
-    def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
-        """Once an iteration: learn from how the solver fared with own problems, where proposing is trained.
-
-        Raises SandboxError where expected values are executed.
-        """
-        ...
+    def check(self, scored: Sequence[ScoredGroup]) -> None:
+        """Once an iteration, with own attempts: count own problems' expected values right or wrong, where anything is
+        executed. Raises SandboxError."""
 
     def metrics(self) -> Metrics:
         """`proposer/...`: written, refused by reason."""

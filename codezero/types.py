@@ -150,29 +150,6 @@ class RolloutGroup:
     the order of the checks that led to them."""
 
 
-@dataclass(frozen=True, slots=True)
-class RewardedGroup:
-    """Completions of one prompt and what each earned, whatever they are for; advantages are centred over the group."""
-
-    prompt: str
-    """The user's turn."""
-    completions: tuple[Completion, ...]
-    """[G]"""
-    rewards: tuple[float | None, ...]
-    """[G] None: not known, and masked out. Never a 0."""
-
-
-class Screened(StrEnum):
-    """What the rules for problems say of a proposal."""
-
-    USABLE = "usable"
-    BROKEN = "broken"
-    REPEATED = "repeated"
-    """Nearly one that was written before."""
-    WITHHELD = "withheld"
-    """The exam asks it: it may not be attempted, and is neither good nor bad."""
-
-
 class Status(StrEnum):
     """How a verdict came about."""
 

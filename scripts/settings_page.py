@@ -51,10 +51,11 @@ def sections(schema: type, name: str = "") -> Iterator[tuple[str, type, list[Set
 
 def _sources(schema: type) -> dict[str, tuple[ast.expr, str]]:
     """How each field is annotated, and the docstring below it."""
-    (definition,) = ast.parse(inspect.getsource(schema)).body
-    assert isinstance(definition, ast.ClassDef)
+    classes = [part for part in schema.__mro__ if dataclasses.is_dataclass(part)]
+    definitions = [typing.cast("ast.ClassDef", ast.parse(inspect.getsource(part)).body[0]) for part in classes]
+    body = [node for definition in definitions for node in definition.body]
     found: dict[str, tuple[ast.expr, str]] = {}
-    for node, below in zip(definition.body, [*definition.body[1:], None], strict=True):
+    for node, below in zip(body, [*body[1:], None], strict=True):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             text = ""
             if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):

@@ -14,9 +14,9 @@ from statistics import median
 import torch
 from judge_cost import material
 from model import Shape
-from roofline import bandwidth, best, decode_bytes, matmul_flops, update_flops
 
 from card_parts.memory import timed, within_memory
+from card_parts.roofline import bandwidth, best, decode_bytes, matmul_flops, update_flops
 from card_parts.workload import Bench, Report, batch, free, prompts
 from codezero.config import SolverConfig
 from codezero.evaluator.judge import LikelihoodJudge

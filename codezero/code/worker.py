@@ -168,9 +168,7 @@ class _Worker:
             channel.receive(type(None), time.monotonic() + START_SECONDS)
         except (EOFError, OSError) as error:
             _end(child, channel)
-            raise EvaluatorError(
-                f"the static pass did not start in {self.memory_mib} MiB; try a larger evaluator.guard_memory_mib"
-            ) from error
+            raise EvaluatorError(f"the static pass did not start in {self.memory_mib} MiB of address space") from error
         return child, channel
 
 

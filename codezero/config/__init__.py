@@ -227,8 +227,3 @@ def _adapter() -> "TypeAdapter[NodeConfig]":
     from pydantic import TypeAdapter
 
     return TypeAdapter(NodeConfig)
-
-
-def proposal_places(config: NodeConfig) -> int:
-    """Most proposals that an iteration's problems hold."""
-    return int(config.solver.problems_per_iteration * config.data.proposer_share)

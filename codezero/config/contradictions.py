@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from codezero.config import RUN_NAME, NodeConfig, proposal_places
+from codezero.config import RUN_NAME, NodeConfig
 from codezero.config.learning import is_own_rows, source_weights
 
 COLDEST = 0.01
@@ -64,26 +64,12 @@ def contradictions(config: NodeConfig) -> Iterator[str]:
 
 
 def _of_proposing(config: NodeConfig) -> Iterator[str]:
-    """A node that only proposes needs a model and a swarm; a proposer that learns needs weights and enough attempts."""
-    proposer, off = config.proposer, config.proposer.model == "off"
+    """A node that only proposes needs a model and a swarm."""
     if config.role == "proposer":
-        if off:
+        if config.proposer.model == "off":
             yield "role=proposer with proposer.model=off would do nothing; name a model"
-        if proposer.train:
-            yield "role=proposer attempts nothing that a proposer could learn from; drop proposer.train"
         if config.swarm.kind == "local":
             yield "role=proposer needs a swarm to propose to; use `codezero propose`, or network=peer"
-    if not proposer.train:
-        return
-    if proposer.kind != "local":
-        what = f"needs a model in this process, and proposer.kind={proposer.kind} is behind an endpoint"
-        yield f"proposer.train=true {what}; set proposer.kind=local or drop proposer.train"
-    if off or not proposer.problems_per_iteration:
-        idle = "proposer.model=off" if off else "proposer.problems_per_iteration=0"
-        yield f"proposer.train=true with {idle} has nothing to train; drop one of them"
-    if proposal_places(config) * min(proposer.every, proposer.wait) < 2:
-        keys = "data.proposer_share, solver.problems_per_iteration, proposer.every or proposer.wait"
-        yield f"proposer.train=true needs two proposals attempted to compare them; raise {keys}"
 
 
 def _of_plugins(config: NodeConfig) -> Iterator[str]:
@@ -125,5 +111,3 @@ def _of_verifier(config: NodeConfig) -> Iterator[str]:
         yield "verifier.model needs executed rewards to learn from; set reward.mode=rlvr, or verifier.model=off"
     if config.verifier.model != "off" and config.role == "sampler":
         yield "verifier.model with role=sampler: a sampler learns nothing; set verifier.model=off"
-    if config.verifier.rollout.in_flight:
-        yield "verifier.rollout.in_flight: attempts are checked as they are made; set rollout.in_flight"

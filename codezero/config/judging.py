@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from annotated_types import Ge, Gt, Interval
+from annotated_types import Ge, Interval
 
 from codezero.config.learning import MAX_SOURCES, Checked, Plugin, named, one_of
 
@@ -67,10 +67,6 @@ class EvaluatorConfig:
     """When the policy exploits the judge. tighten: calibrate again at once, and stop when that does not help."""
     batch_rows: Annotated[int, Ge(1)] = 128
     """Prompts in one forward pass of the judge."""
-    guard_seconds: Annotated[float, Gt(0)] = 2.0
-    """CPU seconds of the static pass for one completion; four times as long on the clock."""
-    guard_memory_mib: Annotated[int, Ge(128)] = 512
-    """Address space of the static pass, MiB."""
 
     def __post_init__(self) -> None:
         if self.kind == "custom" and self.object:
@@ -120,8 +116,6 @@ class AuditConfig:
     """auto: the Monty interpreter; bubblewrap where Monty lacks a feature and the kernel allows it."""
     packages: Annotated[list[str], Checked(_package_names)] = field(default_factory=list[str])
     """Installed packages, such as numpy, that executed programs may import, with what they need; in bubblewrap only."""
-    window: Annotated[int, Interval(ge=50, le=100_000)] = 2000
-    """Newest executed completions in the figures."""
 
 
 @dataclass(kw_only=True)

@@ -189,28 +189,17 @@ class SolverConfig:
     """Largest gradient norm."""
     refill: Annotated[float, Interval(ge=1, le=8)] = 2.0
     """Most groups sampled in an iteration, in its batches, to replace those without spread; 1: none is replaced."""
-    passes: Annotated[int, Interval(ge=1, le=16)] = 1
-    """Updates from each iteration's rows; from the second on with the importance weights of `stale`."""
-    replay: Annotated[float, Interval(ge=0, le=4)] = 0.0
-    """Rows of earlier iterations in an update for each fresh one, with the importance weights of `stale`."""
     stale: Annotated[str, one_of("tis", "m2po")] = "tis"
-    """Importance weights of earlier policies' tokens. tis: the ratio, at most 2. m2po: without those furthest off."""
-    m2_reading: Annotated[str, one_of("paper", "astra")] = "paper"
-    """With m2po, of "without those furthest off": as its authors' code has it, or as AstraFlow's."""
-    m2_budget: Annotated[float, Interval(gt=0, le=10)] = 0.04
-    """With m2po, largest mean square of the log-ratio that tokens pushed further the way they moved may have."""
-    m2_floor: bool = True
-    """With m2po, are ratios from 0.7 to 1.5 never clipped?"""
+    """Importance weights of an earlier policy's tokens, where attempts are made ahead. tis: the ratio, at most 2. m2po:
+    without those furthest off, as AstraFlow reads it."""
 
 
 @dataclass(kw_only=True)
 class ExternalConfig:
     """Learning from peer rollouts, which the own judge scores again."""
 
-    policy: Annotated[str, one_of("positives", "sapo", "ftis", "success", "off")] = "positives"
-    """positives: learn from completions above their group's mean. sapo: from those below it too. ftis: so too, less
-    where the sender claims to have found it likelier. success: from those above where the own group has no success, or
-    would have none. off: from none."""
+    policy: Annotated[str, one_of("positives", "sapo", "off")] = "positives"
+    """positives: learn from completions above their group's mean. sapo: from those below it too. off: from none."""
     gate: bool = True
     """Learn from a peer only while the own judge scores its completions at least as high as own ones?"""
     groups: Annotated[int, Interval(ge=0, le=1024)] = 16
@@ -246,22 +235,10 @@ class ProposerConfig:
     temperature: Annotated[float, Interval(gt=0, le=2)] = 1.0
     """Of sampling proposals."""
     attempts: Annotated[int, Interval(ge=1, le=16)] = 2
-    """Tries for one problem before it is left out this time; with `train` one."""
+    """Tries for one problem before it is left out this time."""
     vetting: Annotated[int, Interval(ge=0, le=64)] = 4
     """The solver's attempts at an own problem before it is offered; it is dropped when the judge that is shown tests,
     or execution with reward.mode=rlvr, finds its tests contradicted. 0: offered unseen."""
-    structured: Annotated[str, one_of("auto", "off")] = "auto"
-    """auto: a model is held to a proposal's form where that is possible, unless it learns (`train`). off: it is not."""
-    train: bool = False
-    """Does a model in this process learn to write problems that teach most? A checkpoint keeps the choice."""
-    group_size: Annotated[int, Interval(ge=2, le=32)] = 8
-    """K: with `train`, proposals sampled for each level asked for, which are compared with each other."""
-    wait: Annotated[int, Interval(ge=1, le=1000)] = 8
-    """With `train`, iterations until a group is learned from though not all its proposals were attempted."""
-    learning_rate: Annotated[float, Interval(gt=0, le=0.1)] = 1e-4
-    """With `train`."""
-    kl_beta: Annotated[float, Interval(ge=0, le=10)] = 0.01
-    """With `train`, weight of the KL penalty towards the initial model; 0: none is loaded."""
 
 
 @dataclass(kw_only=True)

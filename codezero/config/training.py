@@ -68,8 +68,8 @@ class TrainerConfig:
 
 
 @dataclass(kw_only=True)
-class RolloutConfig:
-    """Servers that decode the solver's attempts while the trainer learns."""
+class ServersConfig:
+    """Servers that decode a policy's attempts while its trainer learns."""
 
     start: Annotated[int, Interval(ge=0, le=64)] = 0
     """Servers that this node starts, one a card; 0: none."""
@@ -80,20 +80,22 @@ class RolloutConfig:
     """little: this package's own decoder. vllm: a vLLM server; needs the extra `vllm`."""
     cards: list[str] = field(default_factory=list[str])
     """Of each server; empty: the first visible ones. Without a card the servers share the CPU."""
-    context: Annotated[int, Interval(ge=0, le=1 << 20)] = 0
-    """Tokens of prompt and completion that vLLM makes room for; 0: of the longest that the solver's settings allow."""
-    memory_share: Annotated[float, Interval(gt=0, le=0.95)] = 0.8
-    """Share of a card's memory that vLLM takes."""
-    max_requests: Annotated[int, Interval(ge=1, le=4096)] = 48
-    """Attempts that a server decodes at once."""
-    in_flight: Annotated[int, Interval(ge=0, le=4096)] = 0
-    """Attempts under way while the trainer learns; 0: an iteration samples first and learns then."""
-    max_staleness: Annotated[int, Interval(ge=0, le=1000)] = 4
-    """With `in_flight`: versions of the policy between an attempt's first token and its use; older ones are dropped."""
 
     @property
     def has_servers(self) -> bool:
         return self.start > 0 or bool(self.servers)
+
+
+@dataclass(kw_only=True)
+class RolloutConfig(ServersConfig):
+    """Those of the solver."""
+
+    context: Annotated[int, Interval(ge=0, le=1 << 20)] = 0
+    """Tokens of prompt and completion that vLLM makes room for; 0: of the longest that the solver's settings allow."""
+    in_flight: Annotated[int, Interval(ge=0, le=4096)] = 0
+    """Attempts under way while the trainer learns; 0: an iteration samples first and learns then."""
+    max_staleness: Annotated[int, Interval(ge=0, le=1000)] = 4
+    """With `in_flight`: versions of the policy between an attempt's first token and its use; older ones are dropped."""
 
 
 @dataclass(kw_only=True)
@@ -147,11 +149,9 @@ class VerifierConfig:
     is right. margin: if the reference passes them, the share of the group's wrong attempts that do not."""
     thinking: Annotated[str, one_of("auto", "on", "off")] = "auto"
     """As model.thinking."""
-    strip_examples: bool = True
-    """Is the question shown without its examples, which would be copied?"""
     max_new_tokens: Annotated[int, Interval(ge=16, le=32768)] = 128
     """Most tokens of the cases for one attempt."""
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
-    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    rollout: ServersConfig = field(default_factory=ServersConfig)
     listen: Annotated[str, Checked(_listen)] = ""
     """As weights.listen, for the verifier's versions."""

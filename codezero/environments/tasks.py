@@ -177,9 +177,8 @@ class DerivedProposer(StateFile[_Derived], file="derived.json", schema=_Derived)
         first, self.memory.written = self.memory.written, self.memory.written + len(levels)
         return [self._environment.drawn(level, f"{self._origin} {first + at}") for at, level in enumerate(levels)]
 
-    def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
-        """There is nothing that could learn."""
-        return {}
+    def check(self, scored: Sequence[ScoredGroup]) -> None:
+        """There is nothing to count: an environment's scores are exact."""
 
     def metrics(self) -> Metrics:
         """Since the first iteration of the run."""

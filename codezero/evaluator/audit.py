@@ -16,6 +16,8 @@ from codezero.types import BELIEF, Metrics, Problem, Standing, Style
 
 BINS = 5
 """Of judged correctness."""
+WINDOW = 2000
+"""Newest executed attempts in the figures: an interval of two points, and not of a policy long gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +56,10 @@ class Auditor:
 
     sandbox: Sandbox
     share: float
-    window: int
     seed: int
     own: str = ""
     """Peer id of this node. Skill within groups is measured on its attempts alone: a stranger could feign its lack."""
+    window: int = WINDOW
 
     def audit(
         self, attempts: Sequence[JudgedAttempt], occasion: int, *, counted: bool = True

@@ -48,7 +48,7 @@ VERDICTS = {
     "reward.function=": "mend reward.function", "evaluator.object=": "mend evaluator.object",
     "environment ": "mend environment", "measured on": "set evaluator.canaries_from",
     "proposer's claims": "lower data.proposer_share", "judge": "look at evaluator.url and evaluator.model",
-    "": "look at audit.sandbox, reward.test_seconds and evaluator.guard_seconds",
+    "": "look at audit.sandbox and reward.test_seconds",
 }  # fmt: skip
 """By what stands in the reason for which there is no verdict; the first that does."""
 

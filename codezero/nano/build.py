@@ -36,8 +36,7 @@ from codezero.nano.gym import TEMPLATE, Drill, gym_pairs, gym_quality, gym_texts
 from codezero.nano.train import BATCH_ROWS, HIDDEN, LESSONS, batches_of, build_tokenizer, new_model, tokenizer_of, train
 from codezero.problems.synthetic.programs import parse_question
 from codezero.problems.synthetic.tasks import LEVELS, held_out, is_held_out
-from codezero.proposer.parsing import parse_proposal
-from codezero.proposer.prompts import proposal_prompt
+from codezero.proposer.parsing import parse_proposal, proposal_prompt
 from codezero.sandbox.base import Job, Outcome
 from codezero.sandbox.monty import MontySandbox
 from codezero.solver.cases import read_cases

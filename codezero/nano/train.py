@@ -33,7 +33,7 @@ from codezero.code.parsing import fence
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.problems.synthetic.programs import Spec
 from codezero.problems.synthetic.tasks import LEVELS, SyntheticTask, corrupt_text, draw_cases, make_task, mutate, render
-from codezero.proposer.prompts import proposal_prompt
+from codezero.proposer.parsing import proposal_prompt
 
 Pair = tuple[str, str]
 Lessons = Callable[[Random], Iterator[Pair]]

@@ -19,8 +19,7 @@ from codezero.environment import Environment
 from codezero.problems.dedup import Novelty, NoveltyState
 from codezero.problems.synthetic.programs import parse_question
 from codezero.sandbox.assertions import bound_names
-from codezero.system.state import StateFile
-from codezero.types import Problem, Screened, Source, Standing, Style
+from codezero.types import Problem, Source, Standing, Style
 
 
 class FilterReason(StrEnum):
@@ -234,14 +233,10 @@ def _level(problem: Problem) -> Iterator[FilterRefusal]:
 Fits = Callable[[Problem], bool]
 """Can the solver's context hold it?"""
 _REPEATS = {"tests": FilterReason.DUPLICATE, "question": FilterReason.NEAR_DUPLICATE}
-_SCREENED: dict[str, Screened] = {
-    FilterReason.DUPLICATE: Screened.REPEATED, FilterReason.NEAR_DUPLICATE: Screened.REPEATED,
-    FilterReason.HELD_OUT: Screened.WITHHELD,
-}  # fmt: skip
 
 
-class Screen(StateFile[NoveltyState], file="screen.json", schema=NoveltyState):
-    """All rules, and a memory of the problems that passed. See `protocols.ProblemScreen`.
+class Screen:
+    """All rules, and a memory of the problems that passed.
 
     `environment`: whose rules. `withheld`: what the exam asks and the judge is measured on, which nobody learns from.
     """
@@ -266,11 +261,6 @@ class Screen(StateFile[NoveltyState], file="screen.json", schema=NoveltyState):
         """Is it of the held-out part, or does it repeat a problem of the exam or of the judge's canaries?"""
         asked = self._withheld is not None and self._withheld.repeats(problem)
         return asked or self._environment.withholds(problem)
-
-    def screen(self, problem: Problem) -> Screened:
-        """As `refuse`: a usable one is remembered, so that the next like it is repeated."""
-        refusal = self.refuse(problem)
-        return Screened.USABLE if refusal is None else _SCREENED.get(refusal.reason, Screened.BROKEN)
 
     def state(self) -> NoveltyState:
         return self._novelty.state()

@@ -49,7 +49,7 @@ class OpenAISampler(AbstractContextManager["OpenAISampler"]):
     """
 
     def __init__(self, config: ProposerConfig) -> None:
-        self._model, self._constrained = config.model, config.structured == "auto"
+        self._model, self._constrained = config.model, True
         self._client = EndpointClient[Completion](
             "proposer", "proposer", config.url, requests=config.requests, seconds=config.seconds
         )

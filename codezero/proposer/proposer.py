@@ -9,8 +9,7 @@ import msgspec
 
 from codezero.config import ProposerConfig
 from codezero.errors import ProposalError
-from codezero.proposer.parsing import ProposalReason, parse_proposal
-from codezero.proposer.prompts import proposal_prompt
+from codezero.proposer.parsing import ProposalReason, parse_proposal, proposal_prompt
 from codezero.protocols import GroupSampler
 from codezero.system.state import StateFile
 from codezero.types import Completion, Metrics, Problem, ScoredGroup
@@ -47,7 +46,7 @@ class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
             if not missing:
                 break
             taken = self._taken()
-            groups = self._sample([proposal_prompt(levels[place], taken) for place in missing], 1)
+            groups = self._sample([proposal_prompt(levels[place], taken) for place in missing])
             for place, (completion,) in zip(missing, groups, strict=True):
                 read = self._read(completion.text, levels[place], taken)
                 if isinstance(read, Problem):
@@ -55,9 +54,8 @@ class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
         self.memory.written += len(accepted)
         return [accepted[place] for place in sorted(accepted)]
 
-    def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
-        """A frozen model learns nothing."""
-        return {}
+    def check(self, scored: Sequence[ScoredGroup]) -> None:
+        """`vetting.CountedProposer` does that."""
 
     def metrics(self) -> Metrics:
         """Since the first iteration of the run."""
@@ -69,11 +67,11 @@ class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
         """Names that are shown as taken; a proposal that uses one of these is refused."""
         return self.memory.names[-self._settings.taken :] if self._settings.taken else []
 
-    def _sample(self, prompts: Sequence[str], group_size: int) -> list[list[Completion]]:
+    def _sample(self, prompts: Sequence[str]) -> list[list[Completion]]:
         self.memory.calls += 1
         return self._sampler.sample(
             prompts,
-            group_size=group_size,
+            group_size=1,
             max_new_tokens=self._settings.max_new_tokens,
             temperature=self._settings.temperature,
             generator_seed=Random(f"proposer {self._seed} {self._peer_id} {self.memory.calls}").getrandbits(31),
@@ -106,8 +104,8 @@ class NoProposer:
     def propose(self, levels: Sequence[int]) -> list[Problem]:
         return []
 
-    def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
-        return {}
+    def check(self, scored: Sequence[ScoredGroup]) -> None:
+        pass
 
     def metrics(self) -> Metrics:
         return {}

@@ -126,8 +126,8 @@ class VettedProposer(StateFile[_Counts], file="vetting.json", schema=_Counts, op
         self.memory.confirmed += sum(problem.standing is Standing.CONFIRMED for problem in kept)
         return kept
 
-    def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
-        return self._proposer.learn(scored)
+    def check(self, scored: Sequence[ScoredGroup]) -> None:
+        self._proposer.check(scored)
 
     def metrics(self) -> Metrics:
         """`proposer/contradicted` and `proposer/confirmed` beside those of the proposer: problems since the start."""
@@ -169,15 +169,13 @@ class CountedProposer(StateFile[_Values], file="recall.json", schema=_Values, op
         self._count(self._run([Job(code, (test,)) for problem, code in programs if code for test in problem.tests]))
         return written
 
-    def learn(self, scored: Sequence[ScoredGroup]) -> Metrics:
-        """Raises SandboxError, after the proposer has learned."""
-        learned = self._proposer.learn(scored)
+    def check(self, scored: Sequence[ScoredGroup]) -> None:
+        """Raises SandboxError."""
         for group in scored:
             problem, codes = group.group.problem, _believed(group, self._block)
             if problem.proposer == self._peer_id and len(codes) >= AGREEING and self._known(problem) is None:
                 shown = self._run([Job(code, (test,)) for test in problem.tests for code in codes])
                 self._count(_agreed(shown[at : at + len(codes)]) for at in range(0, len(shown), len(codes)))
-        return learned
 
     def metrics(self) -> Metrics:
         """`proposer/values_right`, `values_wrong` and `wrong_value_share` besides: since the start."""

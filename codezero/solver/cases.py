@@ -27,12 +27,10 @@ class _Case(msgspec.Struct, frozen=True):
     output: str
 
 
-def verifier_prompt(problem: Problem, program: str, count: int, *, strip: bool) -> str:
-    """The question, then the form of the answer (which the embedded verifier's template drops) and the program.
-
-    strip: leave out the question's examples, which would be copied.
-    """
-    question = _without_examples(problem.question) if strip else problem.question
+def verifier_prompt(problem: Problem, program: str, count: int) -> str:
+    """The question without its examples, which would be copied; then the form of the answer (which the embedded
+    verifier's template drops) and the program."""
+    question = _without_examples(problem.question)
     called = f"the arguments of {problem.entry_point} and the value that it returns, both as Python writes them"
     what = "the text of stdin and that of stdout" if problem.style is Style.STDIO else called
     return (

@@ -21,16 +21,15 @@ from transformers import PreTrainedModel
 
 from codezero.config import SolverConfig
 from codezero.errors import ConfigError, ModelError
-from codezero.models.chat import encode_prompts
 from codezero.models.decoders import is_lean
 from codezero.models.device import ran_out_of_memory
 from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
-from codezero.solver.batch import Batch, Pair, TrainingRow, Update, collate, micro_batches, minibatches, rewarded_rows
+from codezero.solver.batch import Batch, Pair, TrainingRow, Update, collate, micro_batches, minibatches
 from codezero.solver.logprobs import compared, completion_logprobs, fused_logprobs, head_is_plain, packed_logprobs
 from codezero.solver.loss import learning_rate, own_loss
 from codezero.solver.policy_files import LearnerCounters, load_policy, save_policy
-from codezero.types import Metrics, RewardedGroup, mean
+from codezero.types import mean
 
 logger = logging.getLogger(__name__)
 
@@ -118,16 +117,6 @@ class TrlLearner:
             rows=len(live),
             compared=tuple(pairs[0].values()) if pairs else (),
         )
-
-    def learn(self, groups: Sequence[RewardedGroup]) -> Metrics:
-        """See `protocols.GroupLearner`. `loss` and `grad_norm` are None when no group had spread."""
-        rows: list[TrainingRow] = []
-        for each in groups:
-            prompts = encode_prompts(self.policy.tokenizer, [each.prompt]) * len(each.completions)
-            rows += rewarded_rows(prompts, each.completions, each.rewards, self.config.scale_rewards, self.updates)
-        done = self.update(Batch(tuple(rows))) if rows else None
-        figures = {"loss": done and done.loss, "grad_norm": done and done.grad_norm}
-        return {**figures, "rows": len(rows), "steps": self.steps, "skipped_steps": self.skipped}
 
     @torch.no_grad()
     def logprobs(

@@ -1,13 +1,12 @@
 """Peer rollouts: which of the peers' groups the policy learns from, and how.
 
-A peer's text is encoded with the own tokenizer and judged by the own judge; its rewards are never used, and its
-log-probabilities only to push less. Rows are pushed as if the own policy had written them (ratio 1 at first), by
+A peer's text is encoded with the own tokenizer and judged by the own judge; its rewards and log-probabilities are never
+used. Rows are pushed as if the own policy had written them (ratio 1 at first), by
 default only upwards: pushing down pulls unboundedly on tokens that this policy would never write. All groups at one
 problem are one group. The peer filter lets the node learn from peers whose completions its own judge finds no worse
 than its own.
 """
 
-import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from codezero.config import ExternalConfig, SolverConfig
 from codezero.models.chat import completion_offsets, encode_completions, encode_prompts
 from codezero.solver.advantages import counts, joint_advantages, merged_advantages
 from codezero.solver.batch import TrainingRow
-from codezero.solver.row_limits import OwnMeasure, limited_weights, program_weights, truncated_weights
+from codezero.solver.row_limits import OwnMeasure, limited_weights, program_weights
 from codezero.system.state import StateFile
 from codezero.types import Completion, Problem, ScoredGroup, Verdict, mean
 
@@ -33,8 +32,7 @@ PEERS_FOR_CAP = 4
 """From this many peers on, one peer gives at most a PEERS_FOR_CAP-th of the groups."""
 MAX_PEERS = 32
 """In the figures of an update; those of whom most was chosen."""
-SAPO, FTIS, SUCCESS, OFF = "sapo", "ftis", "success", "off"
-PUSH_DOWN = (SAPO, FTIS)
+SAPO, OFF = "sapo", "off"
 MEMORY = 0.9
 """Weight of the earlier mean at the next group."""
 PROBE = 0.1
@@ -141,8 +139,6 @@ class PeerReader:
                 refused["no_spread"] += 1
             elif sum(len(each.trainable) for each in together) < self.least_rows:
                 refused["few_rows"] += 1
-            elif self.external.policy == SUCCESS and local is not None and local.believed:
-                refused["own_success"] += 1
             else:
                 yield scored, prompt
 
@@ -162,7 +158,7 @@ class PeerReader:
         """By question and answer: the first group with it. A group's own repetitions all count."""
         pushing: list[tuple[_Attempt, Ids, float]] = []
         for attempt, tokens, advantage in zip(attempts, ids, advantages, strict=True):
-            if not advantage or (advantage < 0 and self.external.policy not in PUSH_DOWN):
+            if not advantage or (advantage < 0 and self.external.policy != SAPO):
                 continue
             if not 0 < len(tokens) <= longest:
                 refused["row_length"] += 1
@@ -181,17 +177,10 @@ class PeerReader:
         scores = self.logprobs([attempt.prompt for attempt, _, _ in pushing], [tokens for _, tokens, _ in pushing])
         offsets = self.offsets([attempt.completion for attempt, _, _ in pushing])
         for (attempt, tokens, advantage), logprobs, places in zip(pushing, scores, offsets, strict=True):
-            completion = attempt.completion
-            program = program_weights(attempt.verdict.program, places, completion.finished)
+            program = program_weights(attempt.verdict.program, places, attempt.completion.finished)
             weights = limited_weights(program, logprobs, own)
-            reason = "" if weights else "row_unlikely"
-            if self.external.policy == FTIS and weights:
-                claimed = completion.logprobs if completion.token_ids == tokens else None
-                weights, reason = truncated_weights(weights, logprobs, claimed, advantage)
-            if self.external.policy == SUCCESS and math.fsum(logprobs) > -math.log(self.config.group_size):
-                reason = "row_known"  # the own group would have it by itself
-            if reason:
-                refused[reason] += 1
+            if not weights:
+                refused["row_unlikely"] += 1
             else:
                 yield TrainingRow(attempt.prompt, tokens, logprobs, advantage, weights)
 

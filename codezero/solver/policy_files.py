@@ -135,13 +135,7 @@ def read_weights(model: PreTrainedModel, folder: Path) -> dict[str, Tensor]:
     return loaded.state_dict()
 
 
-def policy_fingerprint(policy: LoadedModel, proposer: LoadedModel | None = None) -> PolicyFingerprint:
-    """Every parameter of the models as they are trained, frozen ones and an adapter's included.
-
-    proposer: where that learns too; so a run neither loses what it learned nor takes on what was never saved.
-    """
+def policy_fingerprint(policy: LoadedModel) -> PolicyFingerprint:
+    """Every parameter of the model as it is trained, frozen ones and an adapter's included."""
     shapes = {name: tuple(parameter.shape) for name, parameter in policy.model.named_parameters()}
-    if proposer is not None:
-        also = proposer.model.named_parameters()
-        shapes |= {f"proposer.{name}": tuple(parameter.shape) for name, parameter in also}
     return PolicyFingerprint(policy.tokenizer_digest, shapes)

@@ -24,8 +24,6 @@ LEAST_LOGPROB = -5.0
 """Nats of a token that is pushed: what would be written less than once in 150 times is taken for a mark."""
 WINDOW = 16
 """Tokens of the stretch in which a row is least likely."""
-MOST_KL = 0.1
-"""Nats per token that the sampler of a row that pushes down may be away."""
 UNLIKELY, LONG = 0.05, 0.95
 """Quantiles of the own attempts."""
 
@@ -89,23 +87,6 @@ def limited_weights(weights: Weights, logprobs: Sequence[float], own: OwnMeasure
     return tuple(
         scale * weight if logprob >= LEAST_LOGPROB else 0.0 for logprob, weight in zip(logprobs, weights, strict=True)
     )
-
-
-def truncated_weights(
-    weights: Weights, logprobs: Sequence[float], claimed: Sequence[float] | None, advantage: float
-) -> tuple[Weights, str]:
-    """F-TIS (arXiv 2605.22537): `weights` times min(1, own / claimed probability), and why a row does not push.
-
-    A row that pushes down does so only near the own policy: an estimate of KL(sender | own) is the mean of the log
-    ratio over what the sender sampled. claimed: [T] nats, the sender's word; at most 1, so that a lie never gains more
-    than honest tokens; None: of other tokens. What pushes up then keeps its weights.
-    """
-    if claimed is None:
-        return (weights, "") if advantage > 0 else ((), "row_unaligned")
-    ratios = [own - sender for own, sender in zip(logprobs, claimed, strict=True)]
-    if advantage < 0 and -math.fsum(ratios) / len(ratios) > MOST_KL:
-        return (), "row_far"
-    return tuple(weight * math.exp(min(0.0, ratio)) for weight, ratio in zip(weights, ratios, strict=True)), ""
 
 
 def weights_to_the_end(tokenizer: PreTrainedTokenizerBase, attempt: Completion, verdict: Verdict) -> Weights:

@@ -20,7 +20,6 @@ from codezero.protocols import GroupSampler
 from codezero.solver.advantages import batch_normalized, counts, joint_advantages, merged_advantages, outcomes
 from codezero.solver.batch import Batch, TrainingRow, Update
 from codezero.solver.peer_rollouts import External, PeerFilter, PeerReader
-from codezero.solver.replay import Replay
 from codezero.solver.row_limits import weights_to_the_end
 from codezero.solver.updater import Learner, Updater
 from codezero.system.state import StateFile
@@ -67,11 +66,11 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
     ):
         """prompt: see `Environment.prompt`. engine: see `Updater`."""
         self.external = external or ExternalConfig()
-        self.gate, self.replay = PeerFilter(), Replay()
+        self.gate = PeerFilter()
         self.config, self.sampler, self.learner, self.prompt = config, sampler, learner, prompt
         self.peer_id, self.seed = peer_id, seed
         self.updater = Updater(config, learner, engine=engine)
-        self.nested = (self.gate, self.replay, learner)
+        self.nested = (self.gate, learner)
         self.memory, self._lock = _Counters(0, 0), threading.Lock()
         self.reader = PeerReader(
             tokenizer=learner.policy.tokenizer,
@@ -119,19 +118,13 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         passing = partial(self.gate.passing, chance=chance) if self.external.gate else set[str]
         foreign = self.reader.rows(peers, local, most, passing, chance)
         own, stale, pairs = self.updater.told_apart(self._own_rows(local, foreign.chosen))
-        again = self.replay.draw(int(self.config.replay * len(own)), chance) if self.config.replay else []
-        rows = (*own, *stale, *foreign.rows, *self.updater.reweighed(again))
+        rows = (*own, *stale, *foreign.rows)
         update = self.learner.update(Batch(rows, foreign.idle_rows, foreign.idle_tokens))
         mismatch = {f"train/{name}": value for name, value in self.updater.mismatch(pairs or update.compared).items()}
-        for _ in range(self.config.passes - 1):
-            rows = self.updater.reweighed((*own, *stale, *foreign.rows, *again))
-            update = self.learner.update(Batch(tuple(rows), foreign.idle_rows, foreign.idle_tokens))
-        if self.config.replay:
-            self.replay.add(own)
-        metrics = self._metrics(local, foreign, update, len(again)) | outcomes(local, len(own) + len(stale))
+        metrics = self._metrics(local, foreign, update) | outcomes(local, len(own) + len(stale))
         return metrics | mismatch | {"train/stale_rows": len(stale)}
 
-    def _metrics(self, local: Sequence[ScoredGroup], foreign: External, update: Update, replayed: int) -> Metrics:
+    def _metrics(self, local: Sequence[ScoredGroup], foreign: External, update: Update) -> Metrics:
         logprobs = [each for scored in local for completion in scored.group.completions for each in completion.logprobs]
         broken = sum(verdict.trainable and not counts(verdict) for scored in local for verdict in scored.verdicts)
         if broken:
@@ -146,7 +139,6 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
             "train/grad_norm": update.grad_norm,
             "train/clip_share": update.clip_share,
             "train/rows": update.rows,
-            "train/replayed_rows": replayed,
             "train/broken_rewards": broken,
             "train/skipped_steps": self.learner.skipped,
             "train/policy_step": self.learner.steps,

@@ -3,6 +3,10 @@
 Both give the same tokens log-probabilities under the same weights, which differ: kernels, precision and shapes of
 batches do, and weights may not have arrived in an engine. Liu et al. 2025, "When Speed Kills Stability: Demystifying RL
 Collapse from the Training-Inference Mismatch".
+
+Importance weights: B rows, T tokens of a row. With r = p(token, now) / p(token, when it was sampled), an earlier
+policy's row is pushed as if the present one had written it (its ratio is 1 at first), each token's advantage times its
+weight.
 """
 
 import dataclasses
@@ -10,12 +14,11 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from codezero.config import SolverConfig
 from codezero.solver.batch import Pair, TrainingRow
-from codezero.solver.replay import second_moment_weights, truncated_weights
 from codezero.types import Metrics
 
 if TYPE_CHECKING:  # who follows somebody else's policy loads no trainer
@@ -30,6 +33,15 @@ MOST = 3.0
 """Largest ratio of a whole row's probabilities, either way round: TRL's `vllm_importance_sampling_clip_max`."""
 LARGEST = 20.0
 """Nats between the two at one token; more, and what is no number, count as this."""
+TRUNCATION = 2.0
+"""Largest weight of truncated importance sampling."""
+BUDGET = 0.01
+"""Of M2PO: largest mean of log(r)^2 over tokens that were pushed further the way they had moved."""
+WIDEST = (0.05, 21.0)
+"""M2PO never clips further from 1."""
+LARGEST_WEIGHT = 20.0
+"""Of all."""
+Tokens = Sequence[float]
 Learner: TypeAlias = "TrlLearner | RemoteLearner | FollowingLearner"
 """In this process, in processes of its own, or somebody else's."""
 
@@ -106,7 +118,7 @@ class Updater:
         now = now or self._now(rows)
         then, advantages = [row.logprobs for row in rows], [row.advantage for row in rows]
         if self.config.stale == "m2po":
-            weights = second_moment_weights(now, then, advantages, self.config)
+            weights = second_moment_weights(now, then, advantages)
         else:
             weights = truncated_weights(now, then)
         return [
@@ -128,3 +140,42 @@ class Updater:
     def _now(self, rows: Sequence[TrainingRow]) -> list[tuple[float, ...]]:
         """The rows' log-probabilities under the present policy."""
         return self.learner.logprobs([row.prompt_ids for row in rows], [row.completion_ids for row in rows])
+
+
+def truncated_weights(now: Sequence[Tokens], then: Sequence[Tokens]) -> list[list[float]]:
+    """w = min(r, TRUNCATION), (B, T); `now`, `then`: log-probs in nats. Espeholt et al. 2018, IMPALA, section 4.1."""
+    return [
+        [min(math.exp(min(a - b, math.log(LARGEST_WEIGHT))), TRUNCATION) for a, b in zip(*rows, strict=True)]
+        for rows in zip(now, then, strict=True)
+    ]
+
+
+def second_moment_weights(
+    now: Sequence[Tokens], then: Sequence[Tokens], advantages: Sequence[float]
+) -> list[list[float]]:
+    """M2PO: w = r, and 0 for harmful tokens beyond the clip, (B, T). Zheng et al. 2025, "Prosperity before Collapse".
+
+    Harmful are tokens that are pushed on in the direction they have moved in: A > 0 and r > 1, or A < 0 and r < 1. A
+    clipped token has no gradient, which is what weight 0 says. The clip is AstraFlow's reading: the largest squares of
+    harmful tokens are dropped until the mean of the rest is below BUDGET, and tau^2 is the largest that is left.
+    """
+    logs = [[a - b for a, b in zip(*rows, strict=True)] for rows in zip(now, then, strict=True)]
+    harmful = [log * log for row, weight in zip(logs, advantages, strict=True) for log in row if log * weight > 0]
+    tau = math.sqrt(_largest_left(harmful))
+    low, high = max(math.exp(-tau), WIDEST[0]), math.exp(min(tau, math.log(WIDEST[1])))
+
+    def weight(log: float, advantage: float) -> float:
+        ratio = math.exp(min(log, math.log(LARGEST_WEIGHT)))
+        clipped = (advantage > 0 and ratio > high) or (advantage < 0 and ratio < low)
+        return 0.0 if clipped else ratio
+
+    return [[weight(log, advantage) for log in row] for row, advantage in zip(logs, advantages, strict=True)]
+
+
+def _largest_left(squares: Sequence[float]) -> float:
+    if sum(squares) <= BUDGET * len(squares):
+        return math.inf
+    ordered = sorted(squares)
+    means = (total / count for count, total in enumerate(accumulate(ordered), 1))
+    left = sum(mean < BUDGET for mean in means)  # of ascending squares the means ascend
+    return ordered[max(0, left - 1)]

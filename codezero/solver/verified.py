@@ -122,7 +122,7 @@ class VerifiedSolver(StateFile[int], file="verifier.json", schema=int):
 
     def _prompt(self, attempt: Attempt) -> str:
         problem, program = attempt
-        return verifier_prompt(problem, program or "(none)", self.config.cases, strip=self.config.strip_examples)
+        return verifier_prompt(problem, program or "(none)", self.config.cases)
 
     def _attempts(self, completions: Sequence[tuple[Problem, Completion]]) -> list[Attempt]:
         requests = [

@@ -25,7 +25,6 @@ def build_environment(config: NodeConfig) -> Environment:
         (f"reward.function={config.reward.function}", bool(config.reward.function)),
         (f"evaluator.kind={config.evaluator.kind}", config.evaluator.kind != "local"),
         (f"verifier.model={config.verifier.model}", config.verifier.model != "off"),
-        ("proposer.train=true", config.proposer.train),
         (f"data.sources={config.data.sources}", config.data.sources != ["synthetic"]),
     ):
         if is_asked:

@@ -79,7 +79,7 @@ def build_evaluator(
 
     settings, function = config.evaluator, config.reward.function
     rewarded = OwnReward(function, own) if function else None
-    guard = stack.enter_context(StaticGuard(seconds=settings.guard_seconds, memory_mib=settings.guard_memory_mib))
+    guard = stack.enter_context(StaticGuard())
     if config.reward.mode == "rlvr":
         from codezero.evaluator.executed import ExecutedEvaluator
 
@@ -95,7 +95,7 @@ def build_evaluator(
     auditor = None  # by default nothing of what is trained on is ever executed
     if audit.share and config.reward.mode == "judge":
         sandbox = build_sandbox(config, stack)
-        auditor = Auditor(sandbox, share=audit.share, window=audit.window, seed=config.seed, own=own)
+        auditor = Auditor(sandbox, share=audit.share, seed=config.seed, own=own)
     logger.info("judge: canaries are drawn from %s", canaries.name)
     identity = judge_identity(settings, config.model.quantize)
     watch = Watch(judge, guard, canaries.draw, settings, identity=identity, seed=config.seed, auditor=auditor, tell=say)

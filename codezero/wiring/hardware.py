@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from codezero.config import NodeConfig, ProposerConfig, SolverConfig
+from codezero.config import NodeConfig, SolverConfig
 from codezero.config.learning import EVERY_LINEAR
 from codezero.errors import CodeZeroError, ConfigError, translated
 from codezero.models import cpu_only
@@ -152,13 +152,13 @@ def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
     adapted, frozen = model.train == "lora", set[str]()
     """The frozen models in memory, as `wiring.models.FrozenModels` finds them."""
 
-    def role(name: str, source: str, texts: Texts, learns: SolverConfig | ProposerConfig | None = None) -> Role:
+    def role(name: str, source: str, texts: Texts, learns: SolverConfig | None = None) -> Role:
         source = source_of(source, name)
         nf4 = model.quantize == "nf4" and (adapted or learns is None)
         shape = dataclasses.replace(shape_of(source, name), nf4=nf4)
         place = same_place(source)
         shared = learns is None and place in frozen
-        if learns is None or (learns is solves and adapted):
+        if learns is None or adapted:
             frozen.add(place)
         if learns is None:
             return Role(name, shape, texts, shared=shared)
@@ -183,9 +183,8 @@ def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
     if judge != "off":
         roles.append(role("judge", judge, Texts(asked, answered, config.evaluator.batch_rows, 1)))
     if writer != "off":
-        group = proposes.group_size if proposes.train else 1
-        texts = Texts(asked, proposes.max_new_tokens, group, proposes.problems_per_iteration)
-        roles.append(role("proposer", writer, texts, proposes if proposes.train else None))
+        texts = Texts(asked, proposes.max_new_tokens, 1, proposes.problems_per_iteration)
+        roles.append(role("proposer", writer, texts))
     return node_need(roles, device=device, number=number)
 
 

@@ -91,10 +91,8 @@ def build_parts(config: NodeConfig, identity: "Identity", receipts: bool, say: S
     canaries = build_canaries(config, Novelty(), stack, say)
     evaluator = build_evaluator(config, canaries, stack, say, FrozenModels(config, say))
     assert isinstance(evaluator, FrozenEvaluator)
-    settings, reader = config.evaluator, None
-    if receipts:
-        guard = StaticGuard(seconds=settings.guard_seconds, memory_mib=settings.guard_memory_mib)
-        reader = ExactReader(config, stack.enter_context(guard), say)
+    settings = config.evaluator
+    reader = ExactReader(config, stack.enter_context(StaticGuard()), say) if receipts else None
     stream = MixedStream(
         CodeEnvironment(), config.data, seed=secrets.randbits(32), peer_id=identity.peer_id, batch=AHEAD
     )

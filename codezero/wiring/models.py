@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from codezero.config import NodeConfig, SolverConfig
+from codezero.config import NodeConfig
 from codezero.errors import ConfigError
 from codezero.nano import NANO
 from codezero.wiring.hardware import VISIBLE, check_extras, find_cards, recomputes, source_of, threads_of
@@ -79,10 +79,10 @@ class FrozenModels:
         return self._loaded[-1]
 
 
-def load_policy(config: NodeConfig, say: Say, name: str = "", role: str = "solver") -> "LoadedModel":
-    """A model that learns (`name` empty: the solver), or its adapter. Raises ModelError and ConfigError."""
+def load_policy(config: NodeConfig, say: Say) -> "LoadedModel":
+    """The solver as it learns, or its adapter. Raises ModelError and ConfigError."""
     model = config.model
-    policy = load(config, name or model.solver, role, say, for_training=True)
+    policy = load(config, model.solver, "solver", say, for_training=True)
     if model.train == "full":
         return policy
     from codezero.models.lora import add_adapter
@@ -92,7 +92,7 @@ def load_policy(config: NodeConfig, say: Say, name: str = "", role: str = "solve
     )
     trained = sum(weight.numel() for weight in policy.model.parameters() if weight.requires_grad)
     frozen = policy.model.num_parameters() - trained
-    logger.info("%s: an adapter of %d numbers learns, beside %d frozen ones", role, trained, frozen)
+    logger.info("solver: an adapter of %d numbers learns, beside %d frozen ones", trained, frozen)
     return policy
 
 
@@ -113,12 +113,11 @@ def deal_cards(config: NodeConfig) -> list[dict[str, str]]:
     return [threads | ({VISIBLE: cards[rank]} if cards else {}) for rank in range(size)]
 
 
-def build_learner(config: NodeConfig, policy: "LoadedModel", training: SolverConfig | None = None) -> "TrlLearner":
-    """`training`: None: the solver's."""
+def build_learner(config: NodeConfig, policy: "LoadedModel") -> "TrlLearner":
     from codezero.solver.learner import TrlLearner
 
     again = recomputes(config, policy.model.num_parameters())
-    return TrlLearner(policy, training or config.solver, activation_checkpointing=again)
+    return TrlLearner(policy, config.solver, activation_checkpointing=again)
 
 
 def build_publisher(config: NodeConfig, folder: Path) -> "Publisher":

@@ -29,7 +29,6 @@ from codezero.monitor.text import print_flushed
 from codezero.nano import NANO
 from codezero.node import InStep, Node
 from codezero.problems.dedup import Novelty
-from codezero.problems.filters import Screen
 from codezero.problems.held_back import MAX_HELD_BACK
 from codezero.problems.stream import SYNTHETIC, MixedStream
 from codezero.proposer.difficulty import BandTS
@@ -192,12 +191,11 @@ def build_node(site: Assembly, variables: Sequence[Mapping[str, str]]) -> Node:
     solver = build_solver(config, environment, learner, sampler, swarm.peer_id)
     if config.verifier.model != "off":
         solver = build_verified(config, solver, verifier_variables, site.folder.path, monitor.busy, stack)
-    screen = Screen(environment, fits, withheld)
-    proposer, learning = build_proposer(site, screen, models)
+    proposer = build_proposer(site, models)
     monitor.busy("waiting for the chain")
     parts = site.chain()
     run, learned = config.run, f"{environment.name} {environment.digest}" if environment.digest else ""
-    fingerprint = dataclasses.replace(policy_fingerprint(policy, learning), environment=learned)
+    fingerprint = dataclasses.replace(policy_fingerprint(policy), environment=learned)
     checkpoints = CheckpointStore(site.folder.checkpoints, run.keep_checkpoints, run.resume, fingerprint=fingerprint)
     harvest = build_harvest(site, problems, solver, evaluator, learner, sampler)
     return Node(

@@ -1,6 +1,5 @@
-"""Config -> proposer (frozen in this process or behind an endpoint, or one that learns), its node, and its vetting."""
+"""Config -> proposer (in this process or behind an endpoint), its node, and its vetting."""
 
-import dataclasses
 import functools
 import logging
 from collections.abc import Callable
@@ -9,19 +8,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from codezero.chain.upkeep import ChainParts
-from codezero.config import NodeConfig, proposal_places
+from codezero.config import NodeConfig
 from codezero.environment import Environment
 from codezero.environments.tasks import DerivedProposer, TaskEnvironment
 from codezero.errors import ModelError
 from codezero.monitor.monitor import RunMonitor
-from codezero.problems.filters import Screen
 from codezero.proposer.difficulty import BandTS
 from codezero.proposer_node import ProposerNode
 from codezero.protocols import Evaluator, GroupSampler, Proposer, Swarm
 from codezero.runs import RunFolder
 from codezero.types import Problem
 from codezero.wiring.evaluator import build_sandbox
-from codezero.wiring.models import FrozenModels, Say, build_learner, load_policy
+from codezero.wiring.models import FrozenModels
 
 if TYPE_CHECKING:
     from codezero.models.grammar import Structure
@@ -47,21 +45,16 @@ class Assembly:
     stack: ExitStack
 
 
-def build_proposer(site: Assembly, screen: Screen, models: FrozenModels) -> "tuple[Proposer, LoadedModel | None]":
-    """The proposer, and its policy where that learns. An environment that derives its problems needs no model.
-
-    `screen`: what its problems have to pass where it learns. Raises ModelError and ConfigError.
-    """
+def build_proposer(site: Assembly, models: FrozenModels) -> Proposer:
+    """An environment that derives its problems needs no model. Raises ModelError and ConfigError."""
     from codezero.proposer.proposer import ModelProposer, NoProposer
 
     config, environment, peer_id = site.config, site.environment, site.swarm.peer_id
     settings = config.proposer
     if settings.model == "off":
-        return NoProposer(), None
+        return NoProposer()
     if isinstance(environment, TaskEnvironment):
-        return DerivedProposer(environment, peer_id=peer_id, seed=config.seed), None
-    if settings.train:
-        return build_trained(config, peer_id, screen, models.say)
+        return DerivedProposer(environment, peer_id=peer_id, seed=config.seed)
     sampler: GroupSampler
     if settings.kind == "openai":
         from codezero.proposer.openai_sampler import OpenAISampler
@@ -71,31 +64,8 @@ def build_proposer(site: Assembly, screen: Screen, models: FrozenModels) -> "tup
         from codezero.models.generation import OwnLoop, Sampler
 
         loaded = models.load(settings.model, "proposer")
-        sampler = Sampler(loaded, OwnLoop(loaded, structure_for(loaded) if settings.structured == "auto" else None))
-    return ModelProposer(sampler, settings, peer_id=peer_id, seed=config.seed), None
-
-
-def build_trained(config: NodeConfig, peer_id: str, screen: Screen, say: Say) -> "tuple[Proposer, LoadedModel]":
-    """It learns as the solver does, but for what it has of its own, and takes one step for an update."""
-    from codezero.models.generation import Sampler
-    from codezero.proposer.training import TrainedProposer, groups_per_round
-    from codezero.swarm.schema import MAX_ITEMS
-
-    settings = config.proposer
-    policy = load_policy(config, say, settings.model, "proposer")
-    own = ("group_size", "max_new_tokens", "temperature", "learning_rate", "kl_beta")
-    changes = {name: getattr(settings, name) for name in own}
-    training = dataclasses.replace(config.solver, settle_steps=0, minibatches=1, scale_rewards="none", **changes)
-    proposer = TrainedProposer(
-        Sampler(policy),
-        settings,
-        learner=build_learner(config, policy, training),
-        screen=screen,
-        most_groups=groups_per_round(proposal_places(config), settings.every, settings.group_size, MAX_ITEMS),
-        peer_id=peer_id,
-        seed=config.seed,
-    )
-    return proposer, policy
+        sampler = Sampler(loaded, OwnLoop(loaded, structure_for(loaded)))
+    return ModelProposer(sampler, settings, peer_id=peer_id, seed=config.seed)
 
 
 def structure_for(loaded: "LoadedModel") -> "Structure | None":
@@ -115,7 +85,7 @@ def build_proposer_node(site: Assembly) -> ProposerNode:
     from codezero.solver.checkpoint import CheckpointStore
 
     config, monitor, run = site.config, site.monitor, site.config.run
-    proposer, _ = build_proposer(site, Screen(site.environment), FrozenModels(config, monitor.busy))
+    proposer = build_proposer(site, FrozenModels(config, monitor.busy))
     monitor.busy("waiting for the chain")
     return ProposerNode(
         config=config,

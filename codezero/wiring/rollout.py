@@ -23,6 +23,10 @@ logger = logging.getLogger(__name__)
 
 PATIENCE = {"little": 120.0, "vllm": 1200.0}
 """Seconds in which a server that died is up again."""
+MAX_REQUESTS = 48
+"""Attempts that a server decodes at once: of Qwen3-8B at 7,000 tokens each they fit a card of 80 GB."""
+MEMORY_SHARE = 0.8
+"""Of a card's memory, that vLLM takes; both as in AstraFlow's recipes."""
 
 
 def build_servers(
@@ -56,7 +60,7 @@ def build_servers(
         stop_ids=policy.stop_ids,
         # a little server bars them as it loads the tokenizer
         bias=dict.fromkeys(policy.barred_ids, BARRED) or None if config.rollout.engine == "vllm" else None,
-        max_requests=config.rollout.max_requests,
+        max_requests=MAX_REQUESTS,
         patience=PATIENCE[config.rollout.engine],
     )
     stack.callback(client.close)
@@ -67,7 +71,7 @@ def host_commands(config: NodeConfig) -> list[str]:
     """What starts the servers of `rollout.servers` on their machines, with the settings that have to be as here."""
     solver, rollout = config.solver, config.rollout
     same = f"solver.max_prompt_tokens={solver.max_prompt_tokens} solver.max_new_tokens={solver.max_new_tokens}"
-    same += f" rollout.max_requests={rollout.max_requests} rollout.context={rollout.context}"
+    same += f" rollout.context={rollout.context}"
     named = f"--model {config.model.solver} --engine {rollout.engine} --weights http://{config.weights.listen}"
     places = Counter(urlsplit(address).netloc for address in rollout.servers)
     return [f"codezero rollout-host {named} --listen {place} --count {count} {same}" for place, count in places.items()]
@@ -103,13 +107,13 @@ def server_command(config: NodeConfig, weights: str, dtype: str, port: int) -> l
     context = rollout.context or solver.max_prompt_tokens + solver.max_new_tokens
     place = source_of(model.solver, "solver")
     if rollout.engine == "little":
-        rows = max(rollout.max_requests, solver.group_size, config.evals.samples)
+        rows = max(MAX_REQUESTS, solver.group_size, config.evals.samples)
         settings = {"model": place, "weights": weights, "device": model.device, "precision": model.precision}
         settings |= {"port": port, "context": context, "rows": rows}
         return python("-m", "codezero.rollout.little", msgspec.json.encode(settings).decode())
     dtype = dtype if model.precision == "auto" else model.precision
     flags = f"--host 127.0.0.1 --port {port} --dtype {dtype} --max-model-len {context}"
-    flags += f" --max-num-seqs {rollout.max_requests} --gpu-memory-utilization {rollout.memory_share}"
+    flags += f" --max-num-seqs {MAX_REQUESTS} --gpu-memory-utilization {MEMORY_SHARE}"
     flags += " --served-model-name policy --load-format safetensors --generation-config vllm --enforce-eager"
     flags += " --skip-tokenizer-init --enable-scale-out --no-enable-prefix-caching --logprobs-mode processed_logprobs"
     entry = "vllm.entrypoints.openai.api_server"  # `vllm serve` asks for a distribution of another name on a CPU

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.config import NodeConfig
+from codezero.config import NodeConfig, RolloutConfig
 from codezero.environment import Environment
 from codezero.wiring.evaluator import build_sandbox
 from codezero.wiring.models import Say, build_policy
@@ -26,9 +26,9 @@ def build_solver(
 ) -> "GrpoSolver":
     from codezero.solver.solver import GrpoSolver
 
-    settings, samples = config.solver, config.role == "sampler"
+    samples = config.role == "sampler"
     return GrpoSolver(
-        replace(settings, passes=1, replay=0.0) if samples else settings,
+        config.solver,
         sampler=sampler,
         learner=learner,
         prompt=environment.prompt,
@@ -53,7 +53,7 @@ def verifier_config(config: NodeConfig) -> NodeConfig:
         model=replace(config.model, solver=verifier.model, thinking=verifier.thinking),
         solver=replace(solver, max_prompt_tokens=room, max_new_tokens=verifier.max_new_tokens),
         trainer=verifier.trainer,
-        rollout=verifier.rollout,
+        rollout=RolloutConfig(**asdict(verifier.rollout)),
         weights=replace(config.weights, listen=verifier.listen, share=False, follow=""),
         run=replace(config.run, logs=str(Path(config.run.logs, "verifier"))),
     )
@@ -72,15 +72,14 @@ def build_verified(
     from codezero.solver.updater import Updater
     from codezero.solver.verified import VerifiedSolver
 
-    own, limits = verifier_config(config), config.evaluator
+    own = verifier_config(config)
     learner, sampler = build_policy(own, environments, folder / VERSIONS, say, stack)
-    guard = StaticGuard(seconds=limits.guard_seconds, memory_mib=limits.guard_memory_mib)
     return VerifiedSolver(
         config.verifier,
         solver,
         sampler=sampler,
         updater=Updater(own.solver, learner, engine=samples_elsewhere(own)),
-        guard=stack.enter_context(guard),
+        guard=stack.enter_context(StaticGuard()),
         sandbox=build_sandbox(config, stack),
         block=config.answer.block,
     )

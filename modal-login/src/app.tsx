@@ -1,7 +1,7 @@
 /** Which page is shown: by the session, then by the address. */
 import { useCallback, useEffect, useState } from "react";
 
-import { type Session, LoginState } from "./api/login_contract";
+import { LoginState } from "./api/login_contract";
 import { get, LOGGED_OUT } from "./api/http";
 import { type Live, useLive } from "./api/live";
 import { getRuns } from "./api/routes";
@@ -31,7 +31,7 @@ const getSession = () => get("/api/session", LoginState);
 
 export function App() {
   const { value, error, reload } = useLoaded(getSession);
-  const [changed, setChanged] = useState<Session | null>(null);
+  const [changed, setChanged] = useState<LoginState | null>(null);
   useEffect(() => setChanged(null), [value]);
   useEvery(SESSION_MS, reload);
   useEffect(() => {
@@ -39,7 +39,7 @@ export function App() {
     return () => window.removeEventListener(LOGGED_OUT, reload);
   }, [reload]);
   // Asked anew, too: an older answer that is still on its way must not win.
-  const onSession = useCallback((next: Session) => (setChanged(next), reload()), [reload]);
+  const onSession = useCallback((next: LoginState) => (setChanged(next), reload()), [reload]);
   const session = changed ?? value;
   if (session === null) return <Frame>{error === null ? <Empty>Loading…</Empty> : <TroublePage title="The node does not answer" error={error} retry={reload} />}</Frame>;
   if (session.claimed && !session.logged_in) {
@@ -53,8 +53,8 @@ export function App() {
 }
 
 interface InsideProps {
-  readonly session: Session;
-  readonly onSession: (session: Session) => void;
+  readonly session: LoginState;
+  readonly onSession: (session: LoginState) => void;
 }
 
 function Inside({ session, onSession }: InsideProps) {
@@ -65,7 +65,7 @@ function Inside({ session, onSession }: InsideProps) {
   const run = ("run" in route ? route.run : null) ?? runs[0]?.run ?? null;
   const live = useLive(route.page === "overview" || route.page === "system" ? run : null);
   const claimed = useCallback(
-    (next: Session) => {
+    (next: LoginState) => {
       onSession(next);
       window.location.hash = "#/account";
     },

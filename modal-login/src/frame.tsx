@@ -2,13 +2,13 @@
 import { type ReactNode, useEffect, useRef } from "react";
 
 import type { RunSummary } from "./api/contract";
-import type { Session } from "./api/login_contract";
+import type { LoginState } from "./api/login_contract";
 import { EVERY, formatRoute, PLAIN, type Route } from "./route";
 import { visibleLine } from "./text/visible";
 
 interface Props {
   readonly title?: string;
-  readonly session?: Session;
+  readonly session?: LoginState;
   readonly route?: Route;
   readonly runs?: readonly RunSummary[];
   /** Which one is shown. */
@@ -116,7 +116,7 @@ function RunPicker({ runs, run, route }: { runs: readonly RunSummary[]; run: str
   );
 }
 
-function Account({ session, current }: { session: Session; current: boolean }) {
+function Account({ session, current }: { session: LoginState; current: boolean }) {
   return (
     <a className={session.claimed ? "account" : "account claim"} href="#/account" aria-current={current ? "page" : undefined}>
       {session.claimed ? (session.unlocked ? "Account" : "Account (locked)") : "Claim this node"}

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import type { Series } from "../src/api/contract";
+import type { Series } from "../src/api/check";
 import { rulerOf } from "../src/charts/ruler";
 
 const run = (...series: [string, Series][]) => new Map([["a", new Map(series)]]);

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 
-import type { ExamView, Point } from "../src/api/contract";
+import type { Point } from "../src/api/check";
+import type { ExamView } from "../src/api/contract";
 import { described, examSeries, smoothed, thinned, trend } from "../src/charts/series";
 
 const line = (length: number): Point[] => Array.from({ length }, (_, x) => [x, x]);

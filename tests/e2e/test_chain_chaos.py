@@ -115,13 +115,6 @@ def test_every_point_counts_once_across_kills(swarm: Swarm, tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_two_hundred_points_through_chaos(swarm: Swarm, tmp_path: Path) -> None:
-    print(play(swarm, tmp_path, PEERS, rounds=50, kills=0, seed=3))
-    prove(swarm, tmp_path, PEERS, 50)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_two_hundred_points_across_twenty_kills(swarm: Swarm, tmp_path: Path) -> None:
+def test_two_hundred_points_through_chaos_and_twenty_kills(swarm: Swarm, tmp_path: Path) -> None:
     print(play(swarm, tmp_path, PEERS, rounds=50, kills=20, seed=4))
     prove(swarm, tmp_path, PEERS, 50)

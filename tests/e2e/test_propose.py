@@ -38,10 +38,9 @@ def test_a_service_proposes_hears_and_goes_on_after_a_restart(tmp_path: Path) ->
     [
         (["proposer.model=off"], "proposer.model=off would do nothing"),
         (["swarm.kind=local"], "needs a swarm"),
-        (["proposer.train=true"], "drop proposer.train"),
         (["role=judge"], "choose one of: node, sampler, proposer"),
     ],
-    ids=["off", "alone", "nothing to learn from", "unknown"],
+    ids=["off", "alone", "unknown"],
 )
 def test_a_service_without_work_is_refused_in_one_line(
     words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

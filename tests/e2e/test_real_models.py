@@ -5,14 +5,12 @@ import re
 import sqlite3
 import subprocess
 import sys
-import urllib.request
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from builders.browsing import free_port
 from builders.data_sets import write
 from builders.models import real_words
 from builders.real_data import real_data
@@ -143,22 +141,3 @@ def test_a_real_run_learns_is_examined_and_judged_on_real_problems_that_stay_apa
     assert all(f"`{fact}`" in report for fact in facts.values()) and ended["executed_source"] == "executed"
     assert written[-1]["judge/weight"] == 0.0, "a judge of random weights is not believed"
     assert written[-1]["problems/refused_held_out"] >= 1 and "rehearsal" not in report + (tmp_path / "out").read_text()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_without_the_hub_the_first_line_the_page_and_the_status_call_it_a_rehearsal(
-    qwen: list[str], tmp_path: Path
-) -> None:
-    port = free_port()
-    page = ["login.page=auto", f"login.port={port}", f"login.directory={tmp_path / 'login'}"]
-    with node(tmp_path, *qwen, *page, hub="http://127.0.0.1:9") as process:
-        until("one iteration", lambda row: row["iteration"] >= 1, tmp_path, process)
-        with urllib.request.urlopen(f"http://localhost:{port}/api/runs/run", timeout=60) as answer:
-            shown = json.load(answer)
-        told = status(tmp_path)
-    lines = [line for line in (tmp_path / "out").read_text().splitlines() if not line.endswith("…")]
-    why = "embedded problems: a rehearsal: mbpp cannot be read"
-    assert lines[1].startswith(f"codezero: problems: {why}")
-    assert shown["stand_ins"] == told["stand_ins"] and told["stand_ins"].startswith(why)
-    assert all(told["facts"][name].startswith("embedded problems: a rehearsal") for name in ("exam", "canaries"))

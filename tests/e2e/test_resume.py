@@ -6,7 +6,6 @@ Does not show: the same across machines, or on CUDA.
 import json
 from pathlib import Path
 
-import pytest
 from builders.forked_runs import checkpoints, files, lives, rows, settings
 
 
@@ -35,21 +34,3 @@ def test_stopped_and_started_again_it_is_the_same_run(tmp_path: Path) -> None:
         assert files(checkpoints(run)[-1]) == last
     proposals = json.loads(last["problems/stream.json"])["proposals"]
     assert proposals, "no proposal came back, so that its way was not tried"
-
-
-@pytest.mark.slow
-def test_a_proposer_that_learns_goes_on_too(tmp_path: Path) -> None:
-    """Its weights, its optimiser and the groups that wait; and a run is not mistaken for one where it is frozen."""
-    learns = ("proposer.train=true", "proposer.group_size=4", "proposer.wait=2", "data.proposer_share=0.5")
-    with lives() as nodes:
-        nodes.live(settings(tmp_path, "whole", "run.max_iterations=5", *learns))
-        nodes.live(settings(tmp_path, "cut", "run.max_iterations=3", *learns))
-        nodes.live(settings(tmp_path, "cut", "run.max_iterations=5", *learns))
-        nodes.begin(settings(tmp_path, "cut", "run.max_iterations=6"))
-        assert nodes.end() == 1
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    assert rows(cut) == rows(whole) and rows(whole)[-1]["proposer/train_steps"] > 0
-    last = files(checkpoints(whole)[-1])
-    assert files(checkpoints(cut)[-1]) == last
-    assert {"proposer/learner/model/model.safetensors", "proposer/learner/optimizer.safetensors"} <= set(last)
-    assert json.loads(last["proposer/pending.json"]), "no group was waiting"

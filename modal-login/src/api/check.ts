@@ -47,6 +47,18 @@ export function object<F extends Record<string, Check<unknown>>>(fields: F): Che
   };
 }
 
+/** Of a library's own, which checks it itself. */
+export const anyObject: Check<Record<string, unknown>> = plain;
+
+export type Point = readonly [x: number, y: number];
+export type Series = readonly Point[];
+
+/** A value that is no number (an infinite loss) leaves a gap in its curve; the rest of the page goes on. */
+export const series: Check<Series> = (value, path) =>
+  list(list((item) => (typeof item === "number" ? item : Number.NaN)))(value, path)
+    .map(([x = Number.NaN, y = Number.NaN]): Point => [x, y])
+    .filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y));
+
 function plain(value: unknown, path: string): Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value)
     ? (value as Record<string, unknown>)

@@ -1,17 +1,5 @@
-/**
- * What the server sends, field by field as in codezero/monitor/run_types.py; null means not measured, or unknown. Shares and
- * success rates are in [0, 1]; times are seconds since 1970.
- */
-import { type Check, type Checked, flag, list, maybe, number, object, oneOf, table, text } from "./check";
-
-export type Point = readonly [x: number, y: number];
-export type Series = readonly Point[];
-
-/** A value that is no number (an infinite loss) leaves a gap in its curve; the rest of the page goes on. */
-const series: Check<Series> = (value, path) =>
-  list(list((item) => (typeof item === "number" ? item : Number.NaN)))(value, path)
-    .map(([x = Number.NaN, y = Number.NaN]): Point => [x, y])
-    .filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y));
+/** Written by scripts/page_contract.py from the types of the server; null means not measured, or unknown. */
+import { type Checked, flag, list, maybe, number, object, oneOf, series, table, text } from "./check";
 
 export const ExamView = object({
   iteration: number,
@@ -39,15 +27,6 @@ export const ExamView = object({
 });
 export type ExamView = Checked<typeof ExamView>;
 
-export const LevelSkill = object({
-  level: number,
-  mean: number,
-  low: number,
-  high: number,
-  weight: number,
-});
-export type LevelSkill = Checked<typeof LevelSkill>;
-
 export const JudgeBelief = object({
   weight: maybe(number),
   auroc: maybe(number),
@@ -60,6 +39,33 @@ export const JudgeBelief = object({
   alarm: text,
 });
 export type JudgeBelief = Checked<typeof JudgeBelief>;
+
+export const LevelSkill = object({
+  level: number,
+  mean: number,
+  low: number,
+  high: number,
+  weight: number,
+});
+export type LevelSkill = Checked<typeof LevelSkill>;
+
+export const NetworkView = object({
+  neighbours: number,
+  reachable: maybe(flag),
+  reachability: text,
+  addresses: list(text),
+});
+export type NetworkView = Checked<typeof NetworkView>;
+
+export const OutboxView = object({
+  collecting: number,
+  pending: number,
+  accepted: number,
+  refused: number,
+  reasons: table(number),
+  problem: text,
+});
+export type OutboxView = Checked<typeof OutboxView>;
 
 export const Peer = object({
   peer_id: text,
@@ -74,16 +80,6 @@ export const Peer = object({
 });
 export type Peer = Checked<typeof Peer>;
 
-export const OutboxView = object({
-  collecting: number,
-  pending: number,
-  accepted: number,
-  refused: number,
-  reasons: table(number),
-  problem: text,
-});
-export type OutboxView = Checked<typeof OutboxView>;
-
 export const Round = object({
   number: number,
   began: number,
@@ -91,48 +87,6 @@ export const Round = object({
   reward: maybe(number),
 });
 export type Round = Checked<typeof Round>;
-
-export const NetworkView = object({
-  neighbours: number,
-  reachable: maybe(flag),
-  reachability: text,
-  addresses: list(text),
-});
-export type NetworkView = Checked<typeof NetworkView>;
-
-export const RunView = object({
-  run: text,
-  name: text,
-  peer_id: text,
-  account: text,
-  running: flag,
-  stopped: text,
-  supervisor: text,
-  began: maybe(number),
-  updated: maybe(number),
-  iteration: maybe(number),
-  round: maybe(number),
-  level: maybe(number),
-  reward: maybe(number),
-  seconds_per_iteration: maybe(number),
-  limit_seconds: number,
-  tokens_per_second: maybe(number),
-  stand_ins: text,
-  attempts: text,
-  hindrance: text,
-  facts: table(text),
-  series: table(series),
-  latest: table(number),
-  exams: list(ExamView),
-  difficulty: list(LevelSkill),
-  judge: JudgeBelief,
-  peers: list(Peer),
-  network: maybe(NetworkView),
-  rounds: list(Round),
-  outbox: maybe(OutboxView),
-  tolerated: table(number),
-});
-export type RunView = Checked<typeof RunView>;
 
 export const RunSummary = object({
   run: text,
@@ -154,11 +108,6 @@ export const RunSummary = object({
 });
 export type RunSummary = Checked<typeof RunSummary>;
 
-export const Runs = object({
-  runs: list(RunSummary),
-});
-export type Runs = Checked<typeof Runs>;
-
 export const RolloutLine = object({
   id: number,
   iteration: number,
@@ -172,12 +121,6 @@ export const RolloutLine = object({
   rewards: list(maybe(number)),
 });
 export type RolloutLine = Checked<typeof RolloutLine>;
-
-export const RolloutPage = object({
-  rollouts: list(RolloutLine),
-  older: maybe(number),
-});
-export type RolloutPage = Checked<typeof RolloutPage>;
 
 export const ShownVerdict = object({
   text: text,
@@ -194,35 +137,17 @@ export const ShownVerdict = object({
 });
 export type ShownVerdict = Checked<typeof ShownVerdict>;
 
-export const Rollout = object({
-  line: RolloutLine,
-  problem_id: text,
-  question: text,
-  tests: list(text),
-  attempts: list(ShownVerdict),
-});
-export type Rollout = Checked<typeof Rollout>;
-
 export const BoardLine = object({
-  peer_id: text,
-  name: text,
   owner: text,
   points: number,
   rounds: number,
   votes: number,
   last_round: number,
+  peer_id: text,
+  name: text,
   mine: flag,
 });
 export type BoardLine = Checked<typeof BoardLine>;
-
-export const Leaderboard = object({
-  chain_id: maybe(number),
-  contract: text,
-  round: maybe(number),
-  peers: list(BoardLine),
-  problem: text,
-});
-export type Leaderboard = Checked<typeof Leaderboard>;
 
 export const SettingLine = object({
   key: text,
@@ -231,15 +156,12 @@ export const SettingLine = object({
 });
 export type SettingLine = Checked<typeof SettingLine>;
 
-export const RunSettings = object({
-  settings: list(SettingLine),
-});
-
 export const LogTail = object({
   path: text,
   text: text,
   cut: flag,
 });
+export type LogTail = Checked<typeof LogTail>;
 
 export const CheckpointLine = object({
   name: text,
@@ -251,6 +173,75 @@ export const CheckpointLine = object({
 });
 export type CheckpointLine = Checked<typeof CheckpointLine>;
 
+export const RunView = object({
+  run: text,
+  name: text,
+  running: flag,
+  iteration: maybe(number),
+  updated: maybe(number),
+  peer_id: text,
+  account: text,
+  stopped: text,
+  supervisor: text,
+  began: maybe(number),
+  round: maybe(number),
+  level: maybe(number),
+  reward: maybe(number),
+  limit_seconds: number,
+  stand_ins: text,
+  attempts: text,
+  hindrance: text,
+  facts: table(text),
+  tolerated: table(number),
+  seconds_per_iteration: maybe(number),
+  tokens_per_second: maybe(number),
+  series: table(series),
+  latest: table(number),
+  exams: list(ExamView),
+  difficulty: list(LevelSkill),
+  judge: JudgeBelief,
+  peers: list(Peer),
+  network: maybe(NetworkView),
+  rounds: list(Round),
+  outbox: maybe(OutboxView),
+});
+export type RunView = Checked<typeof RunView>;
+
+export const Runs = object({
+  runs: list(RunSummary),
+});
+export type Runs = Checked<typeof Runs>;
+
+export const RolloutPage = object({
+  rollouts: list(RolloutLine),
+  older: maybe(number),
+});
+export type RolloutPage = Checked<typeof RolloutPage>;
+
+export const Rollout = object({
+  line: RolloutLine,
+  problem_id: text,
+  question: text,
+  tests: list(text),
+  attempts: list(ShownVerdict),
+});
+export type Rollout = Checked<typeof Rollout>;
+
+export const Leaderboard = object({
+  chain_id: maybe(number),
+  contract: text,
+  round: maybe(number),
+  peers: list(BoardLine),
+  problem: text,
+});
+export type Leaderboard = Checked<typeof Leaderboard>;
+
+export const RunSettings = object({
+  settings: list(SettingLine),
+});
+export type RunSettings = Checked<typeof RunSettings>;
+
 export const RunCheckpoints = object({
   checkpoints: list(CheckpointLine),
 });
+export type RunCheckpoints = Checked<typeof RunCheckpoints>;

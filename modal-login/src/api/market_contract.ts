@@ -1,8 +1,35 @@
-/**
- * What the server sends of a run's market, field by field as in codezero/inspection/market_types.py. Amounts are play points;
- * prices are in [0, 1], reports in basis points.
- */
+/** Written by scripts/page_contract.py from the types of the server; null means not measured, or unknown. */
 import { type Checked, flag, list, maybe, number, object, oneOf, table, text } from "./check";
+
+export const MarketPeer = object({
+  peer_id: text,
+  name: text,
+  own: flag,
+  games: number,
+  gain: number,
+  no_vote: text,
+  balance: number,
+});
+export type MarketPeer = Checked<typeof MarketPeer>;
+
+export const ReliabilityBin = object({
+  games: number,
+  price: number,
+  right: number,
+  low: number,
+  high: number,
+});
+export type ReliabilityBin = Checked<typeof ReliabilityBin>;
+
+export const Worth = object({
+  verdict: text,
+  games: number,
+  brier: table(number),
+  difference: maybe(number),
+  low: maybe(number),
+  high: maybe(number),
+});
+export type Worth = Checked<typeof Worth>;
 
 export const PriceRow = object({
   skilled: list(list(number)),
@@ -32,36 +59,6 @@ export const GameLine = object({
   evidence: list(maybe(flag)),
 });
 export type GameLine = Checked<typeof GameLine>;
-
-export const MarketPeer = object({
-  peer_id: text,
-  name: text,
-  own: flag,
-  games: number,
-  gain: number,
-  no_vote: text,
-  balance: number,
-});
-export type MarketPeer = Checked<typeof MarketPeer>;
-
-export const Worth = object({
-  verdict: text,
-  games: number,
-  brier: table(number),
-  difference: maybe(number),
-  low: maybe(number),
-  high: maybe(number),
-});
-export type Worth = Checked<typeof Worth>;
-
-export const ReliabilityBin = object({
-  games: number,
-  price: number,
-  right: number,
-  low: number,
-  high: number,
-});
-export type ReliabilityBin = Checked<typeof ReliabilityBin>;
 
 export const MarketView = object({
   why: text,

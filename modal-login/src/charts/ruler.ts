@@ -1,5 +1,5 @@
 /** What runs along the bottom of a chart: iterations, the time since a run began, or the tokens it has sampled. Pure. */
-import type { Point, Series } from "../api/contract";
+import type { Point, Series } from "../api/check";
 
 export const ALONG = ["iteration", "time", "tokens"] as const;
 export type Along = (typeof ALONG)[number];

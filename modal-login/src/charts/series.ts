@@ -1,5 +1,6 @@
 /** Curves as the charts draw them. Pure. */
-import type { ExamView, Point, Series } from "../api/contract";
+import type { Point, Series } from "../api/check";
+import type { ExamView } from "../api/contract";
 
 /** Names of colours; the style sheet holds a light and a dark value of each. */
 export type Tone = "truth" | "judged" | "pass" | "plain" | "alarm" | "l1" | "l2" | "l3" | "l4" | "l5";

@@ -1,7 +1,7 @@
 /** Who is logged in, until when, and the two ways out. */
 import type { ReactNode } from "react";
 
-import { type Session, LoginState } from "../api/login_contract";
+import { LoginState } from "../api/login_contract";
 import { post } from "../api/http";
 import { Copyable } from "../parts/copy";
 import { Notice } from "../parts/notice";
@@ -10,7 +10,7 @@ import { Ask } from "./ask";
 
 const BY: Readonly<Record<string, string>> = { passkey: "a passkey", passphrase: "a passphrase" };
 
-export function AccountPage({ session, onSession }: { session: Session; onSession: (session: Session) => void }) {
+export function AccountPage({ session, onSession }: { session: LoginState; onSession: (session: LoginState) => void }) {
   return (
     <div className="narrow">
       <h1 tabIndex={-1}>Account</h1>
@@ -44,7 +44,7 @@ function Row({ name, children }: { name: string; children: ReactNode }) {
   );
 }
 
-function Out({ lock, action, onSession, children }: { lock: boolean; action: string; onSession: (session: Session) => void; children: ReactNode }) {
+function Out({ lock, action, onSession, children }: { lock: boolean; action: string; onSession: (session: LoginState) => void; children: ReactNode }) {
   return (
     <section className="way card" aria-label={action}>
       <Ask action={action} doing="Logging out…" run={() => post("/api/logout", { lock }, LoginState)} onSession={onSession}>

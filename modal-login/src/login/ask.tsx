@@ -1,14 +1,14 @@
 /** One thing to do, with its button: while it goes on it cannot be begun again, and its failure is said beside it. */
 import { type ReactNode, useId, useState } from "react";
 
-import type { Session } from "../api/login_contract";
+import type { LoginState } from "../api/login_contract";
 import { Trouble } from "../parts/notice";
 
 interface Props {
   readonly action: string;
   readonly doing: string;
-  readonly run: () => Promise<Session>;
-  readonly onSession: (session: Session) => void;
+  readonly run: () => Promise<LoginState>;
+  readonly onSession: (session: LoginState) => void;
   /** Why it cannot be done now; null: it can. */
   readonly hindrance?: string | null;
   readonly primary?: boolean;

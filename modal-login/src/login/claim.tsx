@@ -1,7 +1,7 @@
 /** The first claim: the code from the terminal, and one of two ways to protect the account's key. */
 import { type ReactNode, useId, useState } from "react";
 
-import type { Session } from "../api/login_contract";
+import type { LoginState } from "../api/login_contract";
 import { Copyable } from "../parts/copy";
 import { Term } from "../parts/term";
 import { Ask } from "./ask";
@@ -16,7 +16,7 @@ export function groupedCode(typed: string): string {
   return digits.length > 4 ? `${digits.slice(0, 4)}-${digits.slice(4)}` : digits;
 }
 
-export function ClaimPage({ session, onSession }: { session: Session; onSession: (session: Session) => void }) {
+export function ClaimPage({ session, onSession }: { session: LoginState; onSession: (session: LoginState) => void }) {
   const [code, setCode] = useState("");
   const missing = CODE.test(code) ? null : "Type the code from the terminal first.";
   return (

@@ -1,10 +1,10 @@
 /** The only page of a claimed node for whoever is not logged in. */
-import type { Session } from "../api/login_contract";
+import type { LoginState } from "../api/login_contract";
 import { Ask } from "./ask";
 import { loginByPasskey, passkeyHindrance } from "./passkey";
 import { PassphraseForm } from "./passphrase";
 
-export function LoginPage({ session, onSession }: { session: Session; onSession: (session: Session) => void }) {
+export function LoginPage({ session, onSession }: { session: LoginState; onSession: (session: LoginState) => void }) {
   return (
     <div className="narrow">
       <h1 tabIndex={-1}>Log in</h1>

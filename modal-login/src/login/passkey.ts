@@ -2,7 +2,7 @@
  * Passkeys: the browser's half. What the authenticator's PRF gives is the secret that opens the account's key; it goes to
  * this machine's own server in a field of its own, never inside the credential.
  */
-import { PasskeyOptions, type Session, LoginState } from "../api/login_contract";
+import { LoginState, PasskeyOptions } from "../api/login_contract";
 import { post } from "../api/http";
 
 /** Something on this device or in this browser that the person can do something about. */
@@ -20,7 +20,7 @@ export function passkeyHindrance(): string | null {
   return null;
 }
 
-export async function claimByPasskey(code: string): Promise<Session> {
+export async function claimByPasskey(code: string): Promise<LoginState> {
   const { ticket, options } = await post("/api/claim/passkey/options", { code }, PasskeyOptions);
   const { plain, prf } = withoutExtensions(options);
   const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(plain as unknown as PublicKeyCredentialCreationOptionsJSON);
@@ -30,7 +30,7 @@ export async function claimByPasskey(code: string): Promise<Session> {
   return post("/api/claim/passkey/verify", { ticket, credential: stripped(made), prf: secret }, LoginState);
 }
 
-export async function loginByPasskey(): Promise<Session> {
+export async function loginByPasskey(): Promise<LoginState> {
   const { ticket, options } = await post("/api/login/passkey/options", {}, PasskeyOptions);
   const { plain, prf } = withoutExtensions(options);
   const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(plain as unknown as PublicKeyCredentialRequestOptionsJSON);

@@ -1,7 +1,7 @@
 /** A passphrase, typed once or twice. */
 import { useId, useState } from "react";
 
-import { type Session, LoginState } from "../api/login_contract";
+import { LoginState } from "../api/login_contract";
 import { post } from "../api/http";
 import { Ask } from "./ask";
 
@@ -9,7 +9,7 @@ const LEAST = 10;
 const MOST_BYTES = 1024;
 
 interface Props {
-  readonly onSession: (session: Session) => void;
+  readonly onSession: (session: LoginState) => void;
   /** For claiming: the code, or why it is missing. Without it: log in. */
   readonly claim?: { readonly code: string; readonly hindrance: string | null };
 }

@@ -1,5 +1,6 @@
 /** The scales of the charts. `until`: the iteration that all curves reach to, so that they can be compared. */
-import type { RunView, Series } from "../api/contract";
+import type { Series } from "../api/check";
+import type { RunView } from "../api/contract";
 import type { Axis } from "../charts/setup";
 import { decimal, percent } from "../text/format";
 

@@ -1,5 +1,6 @@
 /** How the run went: exams, reward, and what says whether training is in order. */
-import type { ExamView, RunView, Series } from "../api/contract";
+import type { Series } from "../api/check";
+import type { ExamView, RunView } from "../api/contract";
 import { LineChart } from "../charts/linechart";
 import { examSeries, type Line } from "../charts/series";
 import type { Axis } from "../charts/setup";

@@ -1,5 +1,6 @@
 /** The curves in which runs can be compared. Pure. */
-import type { ExamView, Point, RunView, Series } from "../api/contract";
+import type { Point, Series } from "../api/check";
+import type { ExamView, RunView } from "../api/contract";
 import { examSeries, type Line, TONES } from "../charts/series";
 import type { Axis } from "../charts/setup";
 import { axesOf, seriesOf } from "../overview/axes";

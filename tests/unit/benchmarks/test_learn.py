@@ -7,7 +7,6 @@ import argparse
 from typing import Any
 
 import learn
-import learnability
 import proposing
 import pytest
 from learn_swarm import Case
@@ -42,7 +41,7 @@ def test_poison_costs_the_difference_of_the_ends() -> None:
 
 
 def test_every_case_is_asked_for_once_and_the_first_seed_first() -> None:
-    options = argparse.Namespace(scenarios=list(learn.SCENARIOS), full=True, seeds=2, nodes=8, rounds=60)
+    options = argparse.Namespace(scenarios=list(learn.SCENARIOS), seeds=2, nodes=8, rounds=60)
     wanted = list(learn.cases(options))
     assert len(set(wanted)) == len(wanted)
     assert [one.seed for one in wanted] == sorted(one.seed for one in wanted)
@@ -55,7 +54,6 @@ def rows_of(success: list[float | None]) -> list[dict[str, Any]]:
             "iteration": at, "difficulty/success": value, "difficulty/level": 1 + at // 50,
             "eval/average_at_8": 0.4 + at / 1000 if at in (0, 99) else None, "eval/ci_low": 0.3, "eval/ci_high": 0.6,
             "problems/drawn_proposals": 7 * at, "problems/drawn_synthetic": at,
-            "proposer/learnability": 0.5 if at % 2 else None, "proposer/attempted": 8,
         }
         for at, value in enumerate(success)
     ]  # fmt: skip
@@ -69,16 +67,3 @@ def test_success_is_looked_at_in_windows_after_the_warm_up() -> None:
     assert told["success"][0] == 0.5 and told["success"][2] == 0.9
     assert told["level"] == [1, 2] and told["proposals_share"] == 0.875
     assert told["before"][0] == 0.4 and told["after"][0] == 0.499
-
-
-def test_a_gain_is_that_of_the_last_fifth_over_a_proposer_at_rest() -> None:
-    def run(last: float) -> list[dict[str, Any]]:
-        figures = {"level": 5, "validity": 1.0, "novelty": 0.5, "success": [0.5]}
-        return [{**figures, "learnability": [0.5, 0.5] if at < 8 else [last]} for at in range(10)]
-
-    told = learnability.compared({"trained": [run(0.9), run(0.7)], "still": [run(0.5), run(0.5)]})
-    assert told["gain"]["by_seed"] == [0.4, 0.2] and told["gain"]["mean"] == pytest.approx(0.3)
-    assert (
-        told["trained"]["last"]["learnability"] == [0.9, 0.7] and told["trained"]["first"]["learnability"] == [0.5] * 2
-    )
-    assert told["still"]["first"]["earned"] == [round(2 * 2 * 0.5 / (2 * learnability.GROUP), 3)] * 2

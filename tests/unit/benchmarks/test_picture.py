@@ -15,14 +15,12 @@ import pytest
 
 EXAM = [[0, 0.4, 0.38, 0.42], [25, 0.5, 0.47, 0.53]]
 ARM = {"curve": [[0, 40.0, 38.0, 42.0], [4, 50.0, 46.0, 53.0]], "own_completions": 256}
-LEARNT = {arm: [[3.0, 0.5, 0.4, 0.6], [8.0, 0.6, 0.5, 0.7]] for arm in ("trained", "still")}
 GOSSIP = {"nodes": 32, "bytes_per_node": 6e5, "one_key_bytes_per_node": 2e7}
 RESULTS: dict[str, Any] = {
     "first_light": {"runs": [{"seed": 0, "curve": EXAM}, {"seed": 1, "curve": EXAM}]},
     "gossip": {"rows": [{**GOSSIP, "kind": kind, "nodes": n} for kind in ("real", "simulated") for n in (8, 32)]},
     "learn": {"same": {"arms": {"8/0": ARM, "4/12 positives gate": ARM, "4/4 sapo": ARM}},
               "marked": {"arms": {"3 of 8 comment, limits": ARM, "3 of 8 comment, no limits": ARM}}},
-    "learnability": {"level 5": {"curve": LEARNT}, "level auto": {"curve": LEARNT}},
     "pressure": {"runs": [
         {"arm": arm, "seed": seed, "first_alarm": 3 if seed else None,
          "curve": [[at, mean, 0.5, *ends] for at, mean, *ends in EXAM]}

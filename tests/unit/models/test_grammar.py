@@ -17,8 +17,7 @@ from codezero.models.generation import OwnLoop, Sampler
 from codezero.models.grammar import Structure
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import weights_directory
-from codezero.proposer.parsing import ProposalReason, parse_proposal, proposal_grammar
-from codezero.proposer.prompts import proposal_prompt
+from codezero.proposer.parsing import ProposalReason, parse_proposal, proposal_grammar, proposal_prompt
 from codezero.types import Completion
 
 

@@ -1,7 +1,7 @@
 """What the page expects of the server is what the server's types are, and what it answers whatever is asked."""
 
+import importlib.util
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,10 @@ from hypothesis import strategies as st
 
 from codezero.inspection.market_types import GamePage, GamesPage, MarketView
 from codezero.inspection.run_details import LogTail, RunCheckpoints, RunSettings
-from codezero.login.login import LoginState
-from codezero.login.routes import PasskeyOptions
 from codezero.monitor.run_types import Health, Leaderboard, Rollout, RolloutPage, Runs, RunView
 
-CONTRACTS = Path(__file__).parents[3] / "modal-login" / "src" / "api"
 GAME = played_game(80, "question 0").id.hex()
+SCRIPT = Path(__file__).parents[3] / "scripts" / "page_contract.py"
 ANSWERS: dict[str, Any] = {
     "/api/runs": Runs,
     "/api/runs/{}": RunView,
@@ -39,54 +37,15 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-def check(schema: dict[str, Any]) -> str:
-    """How `check.ts` writes a JSON schema."""
-    match schema:
-        case {"$ref": reference}:
-            return reference.rpartition("/")[2]
-        case {"anyOf": [inner, {"type": "null"}]}:
-            return f"maybe({check(inner)})"
-        case {"enum": [*values, None]}:
-            return f"maybe({check({'enum': values})})"
-        case {"enum": values}:
-            return f"oneOf({', '.join(json.dumps(value) for value in values)})"
-        case {"type": "array", "prefixItems": _}:
-            return "point"
-        case {"type": "array", "items": items}:
-            return "series" if check(items) == "point" else f"list({check(items)})"
-        case {"type": "object", "additionalProperties": dict(values)}:
-            return f"table({check(values)})"
-        case {"type": kind}:
-            return {
-                "integer": "number",
-                "number": "number",
-                "string": "text",
-                "boolean": "flag",
-                "object": "anyObject",
-            }[kind]
-        case _:
-            raise AssertionError(schema)
-
-
-@pytest.mark.parametrize(
-    ("file", "types"),
-    [
-        ("contract.ts", [RunView, Runs, RolloutPage, Rollout, Leaderboard, RunSettings, LogTail, RunCheckpoints]),
-        ("market_contract.ts", [MarketView, GamesPage, GamePage]),
-        ("login_contract.ts", [LoginState, PasskeyOptions]),
-    ],
-)
-def test_page_and_server_agree_on_every_field(file: str, types: list[Any]) -> None:
-    source = (CONTRACTS / file).read_text().replace("...METHODS", '"passkey", "passphrase"')
-    expected = {
-        name: dict(re.findall(r"(\w+): (.+?),?(?:\n|$| (?=\w+:))", body.strip()))
-        for name, body in re.findall(r"export const (\w+) = object\(\{(.*?)\}\);", source, re.DOTALL)
-    }
-    _, components = msgspec.json.schema_components(types)
-    assert {
-        name: {field: check(schema) for field, schema in component["properties"].items()}
-        for name, component in components.items()
-    } == expected
+def test_the_page_expects_what_the_server_sends() -> None:
+    spec = importlib.util.spec_from_file_location("page_contract", SCRIPT)
+    assert spec and spec.loader
+    page_contract = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(page_contract)
+    for file, types in page_contract.CONTRACTS.items():
+        assert (page_contract.FOLDER / file).read_text() == page_contract.contract(types), (
+            "run scripts/page_contract.py"
+        )
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,7 @@ from codezero.nano import train as lessons
 from codezero.nano.train import batches_of, build_tokenizer, new_model, rate, tokenizer_of, train
 from codezero.problems.synthetic.programs import parse_question
 from codezero.problems.synthetic.tasks import SyntheticTask, is_held_out, make_task, mutants
-from codezero.proposer.parsing import parse_proposal
-from codezero.proposer.prompts import proposal_prompt
+from codezero.proposer.parsing import parse_proposal, proposal_prompt
 from codezero.stats import auroc
 from codezero.types import is_exam_question
 

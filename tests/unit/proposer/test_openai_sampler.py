@@ -44,8 +44,8 @@ def proposer(sampler: OpenAISampler, attempts: int = 1) -> ModelProposer:
     return ModelProposer(sampler, settings, peer_id="peer", seed=0)
 
 
-def sampler(server: Server, seconds: float = 5.0, structured: str = "auto") -> OpenAISampler:
-    settings = ProposerConfig(url=server.url, model="model", seconds=seconds, requests=2, structured=structured)
+def sampler(server: Server, seconds: float = 5.0) -> OpenAISampler:
+    settings = ProposerConfig(url=server.url, model="model", seconds=seconds, requests=2)
     return OpenAISampler(settings)
 
 
@@ -69,12 +69,6 @@ def test_a_server_that_cannot_constrain_is_asked_without_from_then_on(server: Se
     with sampler(server) as one:
         assert len(proposer(one).propose([1])) == len(proposer(one).propose([1])) == 1
     assert ["response_format" in body for body in server.state.bodies] == [True, False, False]
-
-
-def test_a_form_that_is_not_wanted_is_not_asked_for(server: Server) -> None:
-    with sampler(server, structured="off") as one:
-        assert len(proposer(one).propose([1])) == 1
-    assert ["response_format" in body for body in server.state.bodies] == [False]
 
 
 def test_names_that_were_written_are_shown_and_refused(server: Server) -> None:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from codezero.config import ProposerConfig
 from codezero.errors import CheckpointError, ProposalError
 from codezero.problems.synthetic.tasks import LEVELS, make_task
-from codezero.proposer.parsing import ProposalReason, parse_proposal
-from codezero.proposer.prompts import proposal_prompt
+from codezero.proposer.parsing import ProposalReason, parse_proposal, proposal_prompt
 from codezero.proposer.proposer import ModelProposer, NoProposer
 from codezero.protocols import Proposer
 from codezero.sandbox.monty import MontySandbox

@@ -199,7 +199,7 @@ def test_values_are_counted_by_what_believed_programs_agree_on(
 ) -> None:
     proposer = CountedProposer(Writer(), sandbox, lambda _: None, peer_id="me")
     assert len(proposer.propose([1])) == 1
-    proposer.learn([judged(group, *believed)])
+    proposer.check([judged(group, *believed)])
     assert values(proposer) == (right, wrong)
 
 
@@ -207,13 +207,13 @@ def test_values_of_a_known_program_are_counted_when_they_are_written(sandbox: Mo
     proposer = CountedProposer(Writer(), sandbox, lambda _: RIGHT[0], peer_id="me")
     assert proposer.metrics()["proposer/wrong_value_share"] is None
     proposer.propose([1, 2])
-    proposer.learn([judged(attempts(*RIGHT), 0.9, 0.9)])
+    proposer.check([judged(attempts(*RIGHT), 0.9, 0.9)])
     assert values(proposer) == (4, 2) and proposer.metrics()["proposer/wrong_value_share"] == pytest.approx(1 / 3)
 
 
 def test_other_peers_values_are_not_counted(sandbox: MontySandbox) -> None:
     proposer = CountedProposer(Writer(), sandbox, lambda _: None, peer_id="she")
-    proposer.learn([judged(attempts(*RIGHT), 0.9, 0.9)])
+    proposer.check([judged(attempts(*RIGHT), 0.9, 0.9)])
     assert values(proposer) == (0, 0)
 
 

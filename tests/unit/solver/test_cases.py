@@ -85,14 +85,13 @@ def test_a_programs_cases_are_text_and_have_as_many_lines_as_the_true_ones() -> 
 def test_a_verifier_sees_the_program_and_not_the_examples() -> None:
     question = "Add the numbers of each line, as many as come.\n\nExample 1:\n1 2\n3\n\nConstraints:\nat most 5"
     problem = Problem("2" * 64, question, (LINES,), "", Source.CODE_CONTESTS)
-    shown = verifier_prompt(problem, "print(3)", 2, strip=True)
+    shown = verifier_prompt(problem, "print(3)", 2)
     assert "1 2" not in shown and "Constraints:\nat most 5" in shown and "print(3)" in shown and "2 test cases" in shown
-    assert "1 2" in verifier_prompt(problem, "print(3)", 2, strip=False)
 
 
 def test_a_question_that_is_mostly_examples_stays_whole() -> None:
     problem = Problem("3" * 64, "Add.\nExamples\n" + "1 2\n3\n" * 20, (LINES,), "", Source.CODE_CONTESTS)
-    assert "1 2\n3" in verifier_prompt(problem, "", 2, strip=True)
+    assert "1 2\n3" in verifier_prompt(problem, "", 2)
 
 
 def test_feedback_names_each_case_and_what_came_of_it() -> None:

@@ -168,10 +168,9 @@ def test_little_is_no_alarm() -> None:
     assert step(make(lambda at, line: [each - 0.9 * USUAL for each in line]))["train/mismatch_alarm"] is None
 
 
-@pytest.mark.parametrize("passes", [1, 2])
-def test_only_rows_of_the_policy_before_its_first_step_count(passes: int) -> None:
-    """Of two minibatches the second is scored by a policy that has moved; so are further passes, and replayed rows."""
-    solver = make(minibatches=2, learning_rate=0.05, replay=1.0, passes=passes)
+def test_only_rows_of_the_policy_before_its_first_step_count() -> None:
+    """Of two minibatches the second is scored by a policy that has moved."""
+    solver = make(minibatches=2, learning_rate=0.05)
     for _ in range(3):
         groups = scored(solver)
         metrics = solver.step(groups, [judged(9, [1.0, 0.0, 0.0, 0.0], peer_id="other")])
@@ -212,10 +211,9 @@ def test_an_engine_that_agrees_loses_no_row() -> None:
 
 
 def test_with_all_rows_masked_nothing_is_learned_and_it_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    solver = make(lambda at, line: [math.nan for _ in line], engine=True, replay=1.0)
+    solver = make(lambda at, line: [math.nan for _ in line], engine=True)
     before = bits(solver.learner.policy)
     metrics = step(solver)
     assert bits(solver.learner.policy) == before and solver.learner.steps == 0
     assert (metrics["train/rows"], metrics["train/mismatch_masked"], metrics["train/mismatch_rows"]) == (0, 16, 16)
     assert "nothing is learned" in str(metrics["train/mismatch_alarm"]) and "nothing is learned" in caplog.text
-    assert step(solver)["train/replayed_rows"] == 0, "what was masked is not kept for replay either"

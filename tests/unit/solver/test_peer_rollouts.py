@@ -1,7 +1,6 @@
 """What strangers can and cannot do to a policy."""
 
 import dataclasses
-import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -210,37 +209,6 @@ def test_policies_differ_in_what_they_push_down():
     groups = [judged(0, [1.0, 0.0], ["right", "wrong"])]
     assert [row.advantage for row in read(groups, policy="sapo").rows] == [0.5, -0.5]
     assert read(groups, policy="off") == External(refused=(("off", 1),), peers=(("peer", 1, 0),))
-
-
-def test_ftis_pushes_down_what_was_sampled_near_the_own_policy_and_weighs_by_the_claims():
-    def sent(claimed: float, aligned: bool) -> ScoredGroup:
-        group = judged(0, [1.0, 0.0], ["right", "wrong"])
-        rows = tuple(
-            dataclasses.replace(each, token_ids=ids if aligned else (1,) * len(ids), logprobs=(claimed,) * len(ids))
-            for each, ids in zip(group.group.completions, ids_of(group), strict=True)
-        )
-        return dataclasses.replace(group, group=dataclasses.replace(group.group, completions=rows))
-
-    def ids_of(group: ScoredGroup) -> list[tuple[int, ...]]:
-        return reader().completion_ids(group.group.completions)
-
-    near = read([sent(-0.95, True)], policy="ftis")
-    assert [row.advantage for row in near.rows] == [0.5, -0.5]
-    assert near.rows[0].weights == pytest.approx([math.exp(-0.05)] * len(near.rows[0].logprobs))
-    far = read([sent(-0.1, True)], policy="ftis")
-    assert [row.advantage for row in far.rows] == [0.5] and dict(far.refused)["row_far"] == 1
-    other = read([sent(-1.0, False)], policy="ftis")
-    assert [row.advantage for row in other.rows] == [0.5] and dict(other.refused)["row_unaligned"] == 1
-
-
-def test_success_is_learned_where_the_own_group_has_or_would_have_none():
-    group = judged(0, [1.0, 0.0], ["right", "wrong"])
-    failed, solved = judged(0, [0.0, 0.0], peer_id="me"), judged(0, [1.0, 0.0], peer_id="me")
-    assert len(read([group], local=[failed], policy="success").rows) == 1
-    assert dict(read([group], local=[solved], policy="success").refused) == {"own_success": 1}
-    assert len(read([group], policy="success").rows) == 1
-    known = read([group], reader(logprob=-0.1, policy="success"))
-    assert not known.rows and dict(known.refused)["row_known"] == 1
 
 
 def test_peers_that_do_not_pass_are_left_out():

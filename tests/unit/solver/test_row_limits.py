@@ -17,7 +17,6 @@ from codezero.solver.row_limits import (
     least_window,
     limited_weights,
     program_weights,
-    truncated_weights,
 )
 
 LETTERS = [(at, at + 1) for at in range(6)]
@@ -76,21 +75,6 @@ def test_the_own_measure_is_of_the_own_attempts() -> None:
     assert measure.least_window == pytest.approx(-0.1) and measure.longest == 19
     assert OwnMeasure.of([group([[-9.0] * 5] * 20)]).least_window == LEAST_MEAN_LOGPROB
     assert OwnMeasure.of([]) == OwnMeasure()
-
-
-def test_claims_only_ever_push_less() -> None:
-    own, weights = (-1.0, -2.0, -0.5), (1.0, 0.5, 0.0)
-    assert truncated_weights(weights, own, (-9.0, -9.0, -9.0), 1.0) == (weights, "")
-    less, why = truncated_weights(weights, own, (-0.5, -0.5, -0.5), 1.0)
-    assert not why and less == pytest.approx((math.exp(-0.5), 0.5 * math.exp(-1.5), 0.0))
-
-
-def test_what_pushes_down_is_near_the_own_policy_and_in_its_tokens() -> None:
-    weights, own = (1.0,) * 2, (-1.0, -1.0)
-    assert truncated_weights(weights, own, (-0.95, -1.0), -1.0)[1] == ""
-    assert truncated_weights(weights, own, (-0.1, -0.1), -1.0) == ((), "row_far")
-    assert truncated_weights(weights, own, None, -1.0) == ((), "row_unaligned")
-    assert truncated_weights(weights, own, None, 1.0) == (weights, "")
 
 
 def test_a_later_pass_keeps_what_has_no_weight() -> None:

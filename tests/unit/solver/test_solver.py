@@ -265,25 +265,6 @@ def test_dropped_groups_leave_no_trace_even_on_a_leash():
     assert same(*results)
 
 
-@pytest.mark.parametrize("stale", ["tis", "m2po"])
-def test_passes_and_replay_go_on_bit_for_bit_after_a_restart(tmp_path: Path, stale: str):
-    def work(solver: GrpoSolver, times: int) -> Metrics:
-        for _ in range(times):
-            groups = solver.rollout([problem(i) for i in range(3)], 0)
-            told = solver.step(judge(groups, coin), [])
-        return told
-
-    changes: dict[str, Any] = {"passes": 2, "replay": 1.0, "stale": stale}
-    through, halted, resumed = make(**changes), make(**changes), make(seed=0, **changes)
-    told = work(through, 4)
-    assert int(told["train/replayed_rows"] or 0) >= 4 and told["train/skipped_steps"] == 0
-    work(halted, 2)
-    halted.save(tmp_path)
-    resumed.load(tmp_path)
-    work(resumed, 2)
-    assert same(weights(through), weights(resumed))
-
-
 def test_old_rows_are_told_as_the_present_policy_sees_them():
     solver = make(learning_rate=1e-2)
     row = solver._own_rows(judge(solver.rollout([problem(0)], 0), coin), [])[0]

@@ -148,19 +148,18 @@ def test_a_proposer_on_the_base_writes_what_it_would_write_alone(base: Path) -> 
 
 @pytest.mark.parametrize("train", ["lora", "full"])
 @pytest.mark.parametrize("judge", ["base", "other", "off"])
-@pytest.mark.parametrize("writer", ["base", "other", "off", "learning"])
+@pytest.mark.parametrize("writer", ["base", "other", "off"])
 def test_the_estimate_counts_the_copies_that_there_are(train: str, judge: str, writer: str, tmp_path: Path) -> None:
     """`other` once by a name that leads there through a link: what counts is the place."""
     places = {"base": saved(tmp_path / "base", 0), "other": saved(tmp_path / "other", 1)}
     (tmp_path / "link").symlink_to(tmp_path / "other")
-    names = {name: str(folder) for name, folder in places.items()} | {"off": "off", "learning": str(places["base"])}
+    names = {name: str(folder) for name, folder in places.items()} | {"off": "off"}
     writes = names[writer] if writer != "other" else str(tmp_path / "link")
-    learning = [f"proposer.train={'true' if writer == 'learning' else 'false'}"]
     executed = ["reward.mode=rlvr"] if judge == "off" else []
-    config = settings(places["base"], names[judge], writes, f"model.train={train}", *learning, *executed)
+    config = settings(places["base"], names[judge], writes, f"model.train={train}", *executed)
     policy = load_policy(config, quiet)
     models, weights, shared = FrozenModels(config, quiet, policy), {id(policy.model)}, set[str]()
-    frozen = {"judge": names[judge], "proposer": "off" if writer == "learning" else writes}
+    frozen = {"judge": names[judge], "proposer": writes}
     for role, name in frozen.items():
         if name != "off":
             loaded: LoadedModel = models.load(name, role)
