@@ -22,6 +22,8 @@ class Board:
     """By key and subkey."""
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
     """By peer id."""
+    addresses: dict[str, str] = field(default_factory=dict[str, str])
+    """Of the peers that all others are connected with."""
 
     def store(self, record: DHTRecord, validator: PeerRecordValidator) -> bool:
         """As a holder with this validator would: a later expiry replaces an earlier one."""
@@ -84,6 +86,9 @@ class MemoryTransport:
         if peer not in self._board.answers:
             raise UnreachableError(f"{peer} is not here")
         return self._board.answers[peer](call, self._me, request)
+
+    async def connected(self) -> Mapping[str, str]:
+        return {peer: address for peer, address in self._board.addresses.items() if peer != self._me}
 
     async def deposit(self, digest: bytes, body: bytes, expiry: float) -> bool:
         place = BodyPlace(self._validator.swarm, digest)

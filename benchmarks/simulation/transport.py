@@ -80,6 +80,10 @@ class SimulatedTransport:
             raise UnreachableError(f"{peer} did not answer")
         return answer
 
+    async def connected(self) -> Mapping[str, str]:
+        """Nobody: what the DHT alone brings is simulated."""
+        return {}
+
     async def deposit(self, digest: bytes, body: bytes, expiry: float) -> bool:
         return await self._store(BodyPlace(self._validator.swarm, digest), body, expiry)
 

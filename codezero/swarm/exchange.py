@@ -15,12 +15,14 @@ import msgspec
 
 from codezero.errors import UnreachableError
 from codezero.swarm import schema
+from codezero.swarm.direct import encode_headers
 from codezero.swarm.framing import body_digest, decode_header, encode_header
-from codezero.swarm.listener import Listener, ShardEstimate
+from codezero.swarm.listener import Listener
 from codezero.swarm.messages import Answered, Fetch, Publish, ReceivedBody, ReceivedFeedback
 from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, ROUNDS_BEHIND, PeerRecordValidator, RecordPlace, place_of
 from codezero.swarm.schema import GROUPS, MARKET, VERSIONS, Kind, WireRefusal
 from codezero.swarm.serving import BodyServer, ChunkRequest, FeedbackExchange
+from codezero.swarm.sharding import ShardEstimate
 from codezero.swarm.transport import UNANSWERED, Call, Transport
 from codezero.swarm.trust import PeerTrust
 from codezero.swarm.wire import DECODE, ENCODE, decode_versions, environment_of, largest
@@ -118,6 +120,10 @@ class Announcer:
             environment=environment or msgspec.UNSET,
         )
         return header, body
+
+    def headers(self) -> bytes:
+        """What is announced now, for whoever asks."""
+        return encode_headers({announcement.place: announcement.header for announcement in self._announced.values()})
 
     async def announce(self) -> None:
         """Announce what is new, and again what is about to expire."""
@@ -277,7 +283,13 @@ class Exchange:
             await asyncio.gather(self.listener.poll(self.validator.round), self.feedback.send())
 
     def _answer(self, call: Call, peer: str, request: bytes) -> bytes:
-        return self.feedback.take(peer, request) if call == "feedback" else self.server.answer(peer, request)
+        match call:
+            case "chunk":
+                return self.server.answer(peer, request)
+            case "feedback":
+                return self.feedback.take(peer, request)
+            case "headers":
+                return self.announcer.headers() if self.server.allows(peer) else b""
 
     def take_counts(self) -> dict[str, int]:
         """Everything counted since the last call, the validator's refusals included."""

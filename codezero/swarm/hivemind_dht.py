@@ -13,7 +13,7 @@ import heapq
 import ipaddress
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hivemind.dht.node import DHTNode
@@ -27,11 +27,13 @@ from hivemind.utils.multiaddr import Multiaddr
 from hivemind.utils.timed_storage import ValueWithExpiration
 
 from codezero.config import SwarmConfig
-from codezero.swarm.records import MAX_VALUE, DHTRecord, PeerRecordValidator
+from codezero.swarm.records import MAX_CROWD, MAX_VALUE, DHTRecord, PeerRecordValidator
 from codezero.swarm.transport import within
 
 START_SECONDS = 30.0
 STORED_KEYS = 1024
+LOSERS = 8
+"""Places drawn when there is one too many; the one with the fewest known peers goes."""
 STORED_BYTES = 32 << 20
 PLACE_BYTES = 512 << 10
 """Of the records in one place: an answer about several stays below the 4 MiB of a message."""
@@ -43,6 +45,10 @@ NAMED_NODES = 5
 """Most unknown nodes taken from one answer: invented ones must not displace real ones."""
 NETWORK_ERRORS = (TimeoutError, OSError, P2PDaemonError, P2PHandlerError, ControlFailure, asyncio.IncompleteReadError)
 """What an unreachable peer or daemon may raise."""
+
+
+def no_one(_peer: str) -> bool:
+    return False
 
 
 async def start_daemon(settings: SwarmConfig) -> P2P:
@@ -64,8 +70,8 @@ async def start_daemon(settings: SwarmConfig) -> P2P:
     )
 
 
-async def create_node(p2p: P2P, validator: PeerRecordValidator) -> DHTNode:
-    """A DHT node whose id follows from its peer id and which accepts no other kind."""
+async def create_node(p2p: P2P, validator: PeerRecordValidator, knows: Callable[[str], bool] = no_one) -> DHTNode:
+    """A DHT node whose id follows from its peer id and which accepts no other kind. knows: as `Storage` has it."""
     node = await within(
         START_SECONDS,
         DHTNode.create(
@@ -77,7 +83,7 @@ async def create_node(p2p: P2P, validator: PeerRecordValidator) -> DHTNode:
             strict=False,
         ),
     )
-    await _harden(node.protocol, validator)
+    await _harden(node.protocol, validator, knows)
     return node
 
 
@@ -88,10 +94,14 @@ def bound_id(peer: PeerID) -> DHTID:
 
 class Storage(DHTLocalStorage):
     """hivemind's, bounded in bytes. Drops records at random from the fullest place, bodies before headers: by expiry,
-    as hivemind does, a flood of long-lived records would drive out everybody else's."""
+    as hivemind does, a flood of long-lived records would drive out everybody else's.
 
-    def __init__(self) -> None:
+    knows: whose records stay, as long as there are others to drop: of peers that sent something fine.
+    """
+
+    def __init__(self, knows: Callable[[str], bool] = no_one) -> None:
         super().__init__()
+        self._knows = knows
         self._sizes: dict[DHTID, int] = {}
 
     def get(self, key: DHTID) -> ValueWithExpiration[Any] | None:
@@ -109,7 +119,8 @@ class Storage(DHTLocalStorage):
         if not place.store(subkey, value, expiration_time):
             return False
         if kept is None and len(self.data) >= STORED_KEYS:
-            del self[random.choice(list(self.data))]
+            some = random.sample(list(self.data), LOSERS)
+            del self[min(some, key=lambda there: sum(map(self._knows, self.data[there].value.data)))]
         if kept is None or kept.expiration_time < expiration_time:
             super().store(key, place, expiration_time)
         for heap in (self, place):
@@ -120,7 +131,7 @@ class Storage(DHTLocalStorage):
     def _make_room(self, key: DHTID, place: Any, newest: Any) -> None:
         self._sizes = {there: self._sizes.get(there, 0) for there in self.data}
         self._sizes[key] = sum(len(record.value) for record in place.data.values())
-        while self._sizes[key] > PLACE_BYTES:
+        while self._sizes[key] > PLACE_BYTES or len(place.data) > MAX_CROWD:
             self._lose_one(key, keep=newest)
         while sum(self._sizes.values()) > STORED_BYTES:
             self._lose_one(max(self._sizes, key=self._burden))
@@ -132,7 +143,7 @@ class Storage(DHTLocalStorage):
     def _lose_one(self, key: DHTID, *, keep: Any = None) -> None:
         place: Any = self.data[key].value
         if others := [subkey for subkey in place.data if subkey != keep]:
-            del place[random.choice(others)]
+            del place[random.choice([subkey for subkey in others if not self._knows(subkey)] or others)]
         self._sizes[key] = sum(len(record.value) for record in place.data.values())
         if not place.data:
             del self[key], self._sizes[key]
@@ -162,10 +173,10 @@ def _compact(storage: Any) -> None:
         heapq.heapify(storage.expiration_heap)
 
 
-async def _harden(protocol: DHTProtocol, validator: PeerRecordValidator) -> None:
+async def _harden(protocol: DHTProtocol, validator: PeerRecordValidator, knows: Callable[[str], bool]) -> None:
     """Replace stores and methods: no stranger with a chosen node id enters the routing table, a bad entry costs that
     entry and not the whole answer, and a question that repeats one large record fills no memory."""
-    protocol.storage, protocol.cache = Storage(), NoCache()
+    protocol.storage, protocol.cache = Storage(knows), NoCache()
     update, answer = protocol.update_routing_table, protocol.rpc_find
 
     async def update_routing_table(node_id: DHTID | None, peer_id: PeerID, responded: bool = True) -> None:

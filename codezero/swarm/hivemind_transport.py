@@ -59,6 +59,9 @@ class GossipServicer(ServicerBase):
     async def rpc_feedback(self, request: BytesValue, context: P2PContext) -> BytesValue:
         return BytesValue(value=self._answer("feedback", str(context.remote_id), request.value))
 
+    async def rpc_headers(self, request: BytesValue, context: P2PContext) -> BytesValue:
+        return BytesValue(value=self._answer("headers", str(context.remote_id), request.value))
+
 
 class HivemindTransport:
     """Implements `transport.Transport`; `validator` is the one that `node` was made with."""
@@ -82,7 +85,12 @@ class HivemindTransport:
 
     async def ask(self, peer: str, call: Call, request: bytes) -> bytes:
         stub = GossipServicer.get_stub(self._node.p2p, PeerID.from_base58(peer), namespace=self._swarm)
-        return await call_peer(stub.rpc_chunk if call == "chunk" else stub.rpc_feedback, request, ASK_SECONDS)
+        return await call_peer(getattr(stub, f"rpc_{call}"), request, ASK_SECONDS)
+
+    async def connected(self) -> Mapping[str, str]:
+        with translated(UnreachableError, "the daemon did not answer", *NETWORK_ERRORS):
+            peers = await within(ASK_SECONDS, self._node.p2p.list_peers())
+        return {info.peer_id.to_base58(): str(info.addrs[0]) for info in peers if info.addrs}
 
     async def deposit(self, digest: bytes, body: bytes, expiry: float) -> bool:
         return await self._store(BodyPlace(self._swarm, digest), body, expiry)

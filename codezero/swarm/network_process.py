@@ -144,7 +144,7 @@ class NetworkNode:
         members = AllowList(Path(settings.members)) if settings.members else open_to_all
         validator = PeerRecordValidator(Identity.load(Path(settings.identity)), settings.name, member=members)
         trust = PeerTrust(members)
-        node = await create_node(daemon, validator)
+        node = await create_node(daemon, validator, trust.knows)
         exchange = Exchange(
             HivemindTransport(node, validator),
             validator,

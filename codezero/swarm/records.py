@@ -39,9 +39,11 @@ DEPOSITORS = 1024
 """Authors whose deposits are counted."""
 MAX_SUBKEY = 80
 MAX_CROWD = 256
-"""Peers in one place: far above the aim of `listener.py`, far below the 4 MiB that a DHT key can hold."""
-CROWDS, VERIFIED, DECLARED = 1024, 4096, 64
-"""Places whose peers are counted, signatures remembered as verified, own places remembered."""
+"""Peers in one place: far above the aim of `sharding.py`, far below the 4 MiB that a DHT key can hold."""
+VERIFIED, DECLARED = 4096, 64
+"""Signatures remembered as verified, own places remembered."""
+MAX_KEY = 160
+"""Characters of the name of a place."""
 NO_SUBKEY = (b"", b"\xc0")
 """How hivemind marks a whole dictionary and a plain value: a record of nobody."""
 
@@ -102,7 +104,7 @@ class BodyPlace(Place):
 class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A record's value on the wire."""
 
-    key: Annotated[str, Meta(max_length=160)]
+    key: Annotated[str, Meta(max_length=MAX_KEY)]
     public_key: Annotated[bytes, Meta(max_length=MAX_PUBLIC_KEY)]
     signature: Annotated[bytes, Meta(max_length=MAX_SIGNATURE)]
     payload: Annotated[bytes, Meta(max_length=MAX_DEPOSIT)]
@@ -168,8 +170,6 @@ class PeerRecordValidator:
         self._verified = Newest[tuple[bytes, bytes, float, bytes], None](VERIFIED)
         self._deposits = Newest[str, dict[bytes, float]](DEPOSITORS)
         """By author: digest -> expiry."""
-        self._crowds = Newest[bytes, set[str]](CROWDS)
-        """By place: who is there."""
 
     def declare(self, place: RecordPlace | BodyPlace) -> None:
         """Name a place before storing there: hivemind gives `sign_value` only the hash of a key."""
@@ -217,8 +217,6 @@ class PeerRecordValidator:
         # only after the signature: nobody but its owner uses up a peer's room
         if isinstance(place, BodyPlace):
             self._check_quota(peer, place.digest, record.expiration_time)
-        else:
-            self._check_crowd(place.id, peer)
 
     def _check_header(self, place: RecordPlace, peer: str, record: DHTRecord, envelope: Envelope) -> None:
         if len(record.value) > MAX_VALUE or len(envelope.payload) > MAX_HEADER:
@@ -242,12 +240,6 @@ class PeerRecordValidator:
         if digest not in kept and len(kept) >= DEPOSITS:
             raise WireRefusal("quota", "too many bodies of one author")
         self._deposits[peer] = kept | {digest: expiry}
-
-    def _check_crowd(self, place: bytes, peer: str) -> None:
-        crowd = self._crowds[place] = self._crowds.get(place, set())
-        if peer not in crowd and len(crowd) >= MAX_CROWD:
-            raise WireRefusal("crowd", "too many peers in one place")
-        crowd.add(peer)
 
     def _check_signature(self, record: DHTRecord, envelope: Envelope) -> None:
         mark = (record.key, record.subkey, record.expiration_time, hashlib.sha256(record.value).digest())

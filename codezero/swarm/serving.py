@@ -63,6 +63,13 @@ class BodyServer:
         self.counts["bytes_out"] += len(piece)
         return piece
 
+    def allows(self, peer: str) -> bool:
+        """Take one request of the peer's allowance."""
+        if allowed := self._trust.spend(peer):
+            return allowed
+        self.counts["refused_allowance"] += 1
+        return allowed
+
     def _piece(self, chunk: ChunkRequest) -> bytes:
         if chunk.digest not in self.files:
             return self.bodies.get(chunk.digest, b"")[chunk.offset : chunk.offset + CHUNK]

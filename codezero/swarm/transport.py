@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeVar
 from codezero.errors import UnreachableError
 from codezero.swarm.records import RecordPlace
 
-Call = Literal["chunk", "feedback"]
+Call = Literal["chunk", "feedback", "headers"]
 """What one peer can ask of another."""
 Answer = Callable[[Call, str, bytes], bytes]
 """(call, peer id of the asker as the transport authenticated it, request) -> the answer; empty for a refusal."""
@@ -45,6 +45,10 @@ class Transport(Protocol):
 
     async def ask(self, peer: str, call: Call, request: bytes) -> bytes:
         """Ask one peer; the answer has at most serving.CHUNK bytes. Raises WireRefusal for a malformed one."""
+        ...
+
+    async def connected(self) -> Mapping[str, str]:
+        """The multiaddress that each peer's connection leads to."""
         ...
 
     async def deposit(self, digest: bytes, body: bytes, expiry: float) -> bool:

@@ -7,6 +7,7 @@ node of ours, without records of its own, that asks the others.
 # pyright: basic
 import asyncio
 import functools
+import itertools
 import json
 import os
 import shutil
@@ -144,6 +145,33 @@ async def flood_records(count: int) -> list[int]:
         for at, victim in enumerate(victims):
             kept[at] += sum(await she.store(victim, *batch))
     return kept
+
+
+filling: list["asyncio.Task[None]"] = []
+
+
+async def fill_place() -> list[int]:
+    """Announcements of ever new invented peers in one place, from now on: what was kept of the first 512."""
+    she, kept, full = await join("mallory"), [0, 0], asyncio.Event()
+
+    async def fill() -> None:
+        for number in itertools.count():
+            header = Header(1, "h", round_number, os.urandom(32), 99, "zlib", bytes(32), 1, [], None, 1.0)
+            batch = [own(fast_identity(), here(), encode_header(header)) for _ in range(16)]
+            for at, victim in enumerate(victims):
+                kept[at] += sum(await she.store(victim, *batch))
+            if number == 31:
+                full.set()
+
+    filling.append(asyncio.create_task(fill()))
+    await full.wait()
+    return kept
+
+
+async def stop_filling() -> list[int]:
+    """How many records each victim has there."""
+    filling.pop().cancel()
+    return [len((await peers["mallory"].held_by(victim, here())).data) for victim in victims]
 
 
 async def flood_deposits(count: int, authors: int, bodies: int, lifetime: float = 890.0) -> list[int]:

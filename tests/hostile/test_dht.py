@@ -250,3 +250,23 @@ def test_what_a_flood_left_is_given_back_when_it_ends() -> None:
     give_back(storage)
     assert set(storage.data) == {DHTID(999)} and set(storage.key_to_heap) == {DHTID(999)}
     assert psutil.Process().memory_info().rss < resident
+
+
+def test_invented_peers_leave_their_places_to_each_other_and_to_nobody_known() -> None:
+    from hivemind.dht.routing import DHTID
+    from hivemind.utils import get_dht_time
+
+    from codezero.swarm.hivemind_dht import STORED_KEYS, Storage
+    from codezero.swarm.records import MAX_CROWD
+
+    storage, soon = Storage(lambda peer: peer.startswith("known")), get_dht_time() + 600
+    for number in range(16):
+        assert storage.store_subkey(DHTID(1), f"known {number}", b"", soon)
+    for number in range(4 * MAX_CROWD):
+        assert storage.store_subkey(DHTID(1), f"sybil {number}", b"", soon)
+        assert f"sybil {number}" in storage.data[DHTID(1)].value.data
+    place = storage.data[DHTID(1)].value.data
+    assert len(place) == MAX_CROWD and {f"known {number}" for number in range(16)} < set(place)
+    for number in range(4 * STORED_KEYS):
+        storage.store_subkey(DHTID(100 + number), "sybil", b"", soon)
+    assert len(storage.data) == STORED_KEYS and DHTID(1) in storage.data

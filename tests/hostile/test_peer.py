@@ -18,6 +18,7 @@ import pytest
 from builders.swarm import eventually, free_port, group, make_swarm, scored
 
 from codezero.swarm.hivemind_swarm import HivemindSwarm
+from codezero.swarm.records import MAX_CROWD
 from codezero.swarm.trust import Limits
 from codezero.types import RolloutGroup
 
@@ -107,6 +108,23 @@ def honest_before_and_after(scene: Scene) -> Iterator[None]:
 def test_thousands_of_signed_records_of_invented_peers(scene: Scene) -> None:
     """Does not show that honest records survive any number of them: without a list of members, ids are free."""
     scene.attack("flood_records", count=4000)
+
+
+def test_a_newcomer_is_heard_while_ever_new_invented_peers_fill_its_place(scene: Scene) -> None:
+    """Within a minute of its announcement, by whoever it is connected with."""
+    scene.attack("fill_place")
+    carol = make_swarm(scene.folder, "carol", bootstrap=tuple(scene.alice.addresses))
+    try:
+        carol.start()
+        assert carol.addresses
+        carol.publish([scored(group(carol.peer_id, "new here"))], ROUND)
+        start = time.monotonic()
+        assert eventually(lambda: {one.peer_id for one in scene.alice.gather(ROUND)} & {carol.peer_id}, 60.0)
+        print(f"heard after {time.monotonic() - start:.1f} s")
+        scene.goes_on()
+        assert min(scene.attack("stop_filling")) == MAX_CROWD
+    finally:
+        carol.close()
 
 
 @pytest.mark.parametrize(("bodies", "authors"), [(1, 2048), pytest.param(2048, 512, marks=pytest.mark.slow)])
@@ -225,9 +243,7 @@ def test_a_holder_that_lies_hides_nobody_s_record(scene: Scene, how: str, thorou
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_what_a_flood_took_is_given_back(scene: Scene) -> None:
-    """Within the minute in which the network process tidies; 24 MiB is what else it may have learnt meanwhile. The last
-    one: its invented peers leave no room for another newcomer until their records end.
-    """
+    """Within the minute in which the network process tidies; 24 MiB is what else it may have learnt meanwhile."""
     before = scene.memory()
     for _ in range(3):
         scene.attack("flood_deposits", count=2048, authors=512, bodies=2048, lifetime=40.0)

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from codezero.swarm.listener import CROWD, LEVELS, ShardEstimate
 from codezero.swarm.records import MAX_SHARDS
+from codezero.swarm.sharding import CROWD, LEVELS, ShardEstimate
 
 
 def settled(peers: int, crowd: ShardEstimate, looks: int = 200) -> ShardEstimate:
