@@ -48,14 +48,16 @@ class DirectReader:
         self._turns = Newest[str, int](REMEMBERED)
         """The last turn of a peer or network."""
         self._turn = 0
+        self.connected: Mapping[str, str] = {}
+        """The addresses of the peers that were connected at the last turn."""
 
     async def read(self) -> list[tuple[RecordPlace, str, bytes]]:
         """Places in this swarm, who announces there, and the encoded headers. Raises nothing for what a peer does."""
         try:
-            connected = await self._transport.connected()
+            self.connected = await self._transport.connected()
         except UNANSWERED:
             return []
-        chosen = self._chosen({peer: way for peer, way in connected.items() if not self._trust.refusal(peer)})
+        chosen = self._chosen({peer: way for peer, way in self.connected.items() if not self._trust.refusal(peer)})
         return [header for headers in await asyncio.gather(*map(self._ask, chosen)) for header in headers]
 
     def _chosen(self, connected: Mapping[str, str]) -> list[str]:
@@ -87,7 +89,7 @@ class DirectReader:
         except WireRefusal as refusal:
             self._refuse(peer, refusal)
             return []
-        return [(place, peer, header) for place, header in places.items() if isinstance(place, RecordPlace)]
+        return [(place, peer, header) for place, header in places.items()]
 
 
 def network_of(address: str) -> str:

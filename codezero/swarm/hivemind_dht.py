@@ -27,7 +27,7 @@ from hivemind.utils.multiaddr import Multiaddr
 from hivemind.utils.timed_storage import ValueWithExpiration
 
 from codezero.config import SwarmConfig
-from codezero.swarm.records import MAX_CROWD, MAX_VALUE, DHTRecord, PeerRecordValidator
+from codezero.swarm.records import MAX_CROWD, DHTRecord, PeerRecordValidator
 from codezero.swarm.transport import within
 
 START_SECONDS = 30.0
@@ -52,8 +52,11 @@ def no_one(_peer: str) -> bool:
 
 
 async def start_daemon(settings: SwarmConfig) -> P2P:
-    """The daemon, listening, without peers: a swarm whose bootstraps are all dead must still start."""
-    host, unreachable = ipaddress.ip_address(settings.host), settings.reachable == "no"
+    """The daemon, listening, without peers: a swarm whose bootstraps are all dead must still start.
+
+    Without libp2p's relay, which carries anything for anybody: `serving.BodyRelay` passes on bodies of this swarm.
+    """
+    host = ipaddress.ip_address(settings.host)
     return await within(
         START_SECONDS,
         P2P.create(
@@ -62,9 +65,7 @@ async def start_daemon(settings: SwarmConfig) -> P2P:
             check_if_identity_free=False,
             nat_port_map=not host.is_loopback,
             announce_maddrs=settings.announce or None,
-            force_reachability={"yes": "public", "no": "private"}.get(settings.reachable),
-            use_relay=settings.relay or unreachable,
-            use_auto_relay=unreachable,
+            use_relay=False,
             startup_timeout=START_SECONDS,
         ),
     )
@@ -87,14 +88,25 @@ async def create_node(p2p: P2P, validator: PeerRecordValidator, knows: Callable[
     return node
 
 
+async def take_part(protocol: DHTProtocol, *, serving: bool) -> None:
+    """Keep records for others, or ask only: who asks a holder that nobody reaches waits in vain."""
+    if protocol.client_mode != serving:
+        return
+    for key in list(protocol.storage.data):  # where a search looks first, and where nobody stores from now on
+        del protocol.storage[key]
+    protocol.client_mode = not serving
+    protocol.node_info = dht_pb2.NodeInfo(node_id=protocol.node_id.to_bytes()) if serving else dht_pb2.NodeInfo()
+    await within(START_SECONDS, (protocol.add_p2p_handlers if serving else protocol.remove_p2p_handlers)(protocol.p2p))
+
+
 def bound_id(peer: PeerID) -> DHTID:
     """The only node id accepted from a peer: with a free choice, five nodes can take over any key."""
     return DHTID.generate(peer.to_bytes())
 
 
 class Storage(DHTLocalStorage):
-    """hivemind's, bounded in bytes. Drops records at random from the fullest place, bodies before headers: by expiry,
-    as hivemind does, a flood of long-lived records would drive out everybody else's.
+    """hivemind's, bounded in bytes. Drops records at random from the fullest place: by expiry, as hivemind does, a
+    flood of long-lived records would drive out everybody else's.
 
     knows: whose records stay, as long as there are others to drop: of peers that sent something fine.
     """
@@ -134,11 +146,7 @@ class Storage(DHTLocalStorage):
         while self._sizes[key] > PLACE_BYTES or len(place.data) > MAX_CROWD:
             self._lose_one(key, keep=newest)
         while sum(self._sizes.values()) > STORED_BYTES:
-            self._lose_one(max(self._sizes, key=self._burden))
-
-    def _burden(self, key: DHTID) -> tuple[bool, int]:
-        place: Any = self.data[key].value
-        return self._sizes[key] > MAX_VALUE * len(place.data), self._sizes[key]
+            self._lose_one(max(self._sizes, key=self._sizes.__getitem__))
 
     def _lose_one(self, key: DHTID, *, keep: Any = None) -> None:
         place: Any = self.data[key].value
@@ -208,7 +216,8 @@ def _harden_calls(protocol: DHTProtocol) -> None:
     find, store = protocol.call_find, protocol.call_store
 
     def believed(key: DHTID, near: dict[DHTID, PeerID]) -> dict[DHTID, PeerID]:
-        bound = {node: peer for node, peer in near.items() if node == bound_id(peer)}
+        others = near.keys() - {protocol.node_id}  # a search that comes back to its beginning fails
+        bound = {node: near[node] for node in others if node == bound_id(near[node])}
         unknown = bound.keys() - protocol.routing_table.uid_to_peer_id.keys()
         doubted = set(sorted(unknown, key=key.xor_distance)[NAMED_NODES:])
         return {node: peer for node, peer in bound.items() if node not in doubted}

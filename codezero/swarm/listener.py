@@ -12,21 +12,20 @@ from random import Random
 
 import msgspec
 
+from codezero.errors import UnreachableError
 from codezero.swarm.direct import DirectReader
-from codezero.swarm.framing import body_digest, decode_header
 from codezero.swarm.messages import ReceivedBody
-from codezero.swarm.records import RecordPlace, place_of
-from codezero.swarm.schema import GROUPS, MARKET, MAX_BODY, PROPOSALS, Header, WireRefusal
-from codezero.swarm.serving import ChunkRequest
-from codezero.swarm.sharding import ShardEstimate
+from codezero.swarm.records import RecordPlace, ShardEstimate, place_of
+from codezero.swarm.schema import GROUPS, MARKET, PROPOSALS, Header, WireRefusal, body_digest, decode_header
+from codezero.swarm.serving import ChunkRequest, RelayRequest, pull
 from codezero.swarm.transport import UNANSWERED, Records, Transport, within
 from codezero.swarm.trust import Offence, PeerTrust
 from codezero.swarm.wire import DECODE, ENCODE, environment_of
 from codezero.system.state import Newest
 
 PULLS_AT_ONCE = 4
-PULL_SECONDS = 5.0
-"""Most for a whole body, in however many pieces it comes."""
+PULL_SECONDS, DIAL_SECONDS = 5.0, 2.5
+"""Most for a whole body, in however many pieces; from an author without a connection, when others may relay it."""
 SEEN_DIGESTS = 8192
 PULLS_PER_POLL = 16
 PULL_ATTEMPTS = 3
@@ -51,6 +50,7 @@ OFFENCES = {
 }
 """Offence by reason of a refusal; any other is a malformed body. A newer version is no offence."""
 
+pack = msgspec.msgpack.encode
 News = tuple[str, Header]
 """An announcer, and a header of it that was not handled yet."""
 
@@ -73,6 +73,8 @@ class Listener:
         self._transport, self._sharding, self._trust, self._swarm = transport, sharding, trust, swarm
         self._pull_groups, self._on_body, self._random = pull_groups, on_body, random
         self._direct = DirectReader(transport, trust, random, self.refuse)
+        self.ways = Newest[str, str](SEEN_DIGESTS)
+        """By author who its last body came from: itself, or a relay."""
         self._newcomers: set[str] = set()
         """Unknown peers that were asked themselves in this poll."""
         self._attempts = Newest[tuple[str, bytes], int](SEEN_DIGESTS)
@@ -220,25 +222,43 @@ class Listener:
         self._attempts[peer, header.digest] = PULL_ATTEMPTS
 
     async def body(self, peer: str, header: Header) -> bytes | None:
-        """From its holder, else as its author left it in the DHT; None when neither has it."""
-        with contextlib.suppress(*UNANSWERED):
-            return await within(PULL_SECONDS, self._fetch(peer, header))
-        with contextlib.suppress(*UNANSWERED):
-            return await self._transport.withdraw(peer, header.digest)
+        """From its author, else through a neighbour that is connected with both; None when nobody has it."""
+        before, connected = self.ways.get(peer, ""), peer in self._direct.connected
+        relays = [] if connected else [way for way in self._transport.relays(peer) if not self._trust.refusal(way)]
+        if before in relays:  # which worked last time, unlike to dial the author
+            relays.remove(before)
+            relays.insert(0, before)
+        ways = [peer, *relays] if before in ("", peer) or not relays else [*relays, peer]
+        for way in ways:
+            with contextlib.suppress(*UNANSWERED):
+                seconds = DIAL_SECONDS if way == peer and relays else PULL_SECONDS
+                if body := await within(seconds, self._pull_by(way, peer, header)):
+                    self.ways[peer] = way
+                    return body
         return None
 
-    async def _fetch(self, peer: str, header: Header) -> bytes:
-        body = bytearray()
-        while len(body) < header.size:
-            request = msgspec.msgpack.encode(ChunkRequest(header.digest, len(body)))
-            piece = await self._transport.ask(peer, "chunk", request)
+    async def _pull_by(self, way: str, peer: str, header: Header) -> bytes:
+        """Raises UnreachableError, and WireRefusal for what is the author's fault."""
+
+        async def ask(offset: int) -> bytes:
+            if way == peer:
+                piece = await self._transport.ask(peer, "chunk", pack(ChunkRequest(header.digest, offset)))
+            else:
+                request = RelayRequest(peer, header.digest, header.size, offset)
+                piece = await self._transport.ask(way, "relay", pack(request))
             self.counts["bytes_in"] += len(piece)
-            if not piece:
-                raise WireRefusal("gone", "announced and not served")
-            if len(body) + len(piece) > min(header.size, MAX_BODY):
-                raise WireRefusal("size", "longer than announced")
-            body += piece
-        return bytes(body)
+            return piece
+
+        if way == peer:
+            return await pull(ask, header.size)
+        try:
+            body = await pull(ask, header.size)
+            if body_digest(body) != header.digest:  # a relay of ours has compared it
+                self._trust.blame(way, Offence.DIGEST)
+                raise UnreachableError(f"{way} relays what it was not asked for")
+        except WireRefusal as refusal:
+            raise UnreachableError(f"{way} does not relay") from refusal
+        return body
 
     def checked(self, peer: str, header: Header, body: bytes, wanted: int) -> ReceivedBody:
         """The body, encoded anew by our own encoder. Raises WireRefusal."""

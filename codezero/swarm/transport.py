@@ -10,9 +10,9 @@ from typing import Literal, Protocol, TypeVar
 from codezero.errors import UnreachableError
 from codezero.swarm.records import RecordPlace
 
-Call = Literal["chunk", "feedback", "headers"]
+Call = Literal["chunk", "feedback", "headers", "relay"]
 """What one peer can ask of another."""
-Answer = Callable[[Call, str, bytes], bytes]
+Answer = Callable[[Call, str, bytes], Awaitable[bytes]]
 """(call, peer id of the asker as the transport authenticated it, request) -> the answer; empty for a refusal."""
 BEAM, WIDE_BEAM = 8, 12
 """Nodes nearest to a key that a search asks before it ends; wide now and then, as a holder may name invented nodes."""
@@ -51,12 +51,8 @@ class Transport(Protocol):
         """The multiaddress that each peer's connection leads to."""
         ...
 
-    async def deposit(self, digest: bytes, body: bytes, expiry: float) -> bool:
-        """Keep a body of at most records.MAX_DEPOSIT bytes in the DHT under its digest, for an unreachable author."""
-        ...
-
-    async def withdraw(self, peer: str, digest: bytes) -> bytes | None:
-        """The body that `peer` deposited; None when there is none."""
+    def relays(self, peer: str) -> Sequence[str]:
+        """Neighbours that most probably are connected with `peer` too, the most likely first."""
         ...
 
 

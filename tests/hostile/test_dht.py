@@ -17,10 +17,9 @@ import pytest
 from builders.swarm import SWARM, Nodes, eventually, group, scored
 
 from codezero.config import SwarmConfig
-from codezero.swarm.framing import body_digest, encode_header
 from codezero.swarm.identity import Identity
 from codezero.swarm.records import PeerRecordValidator, RecordPlace
-from codezero.swarm.schema import Header
+from codezero.swarm.schema import Header, body_digest, encode_header
 from codezero.swarm.trust import PeerTrust
 from codezero.swarm.wire import encode_body
 
@@ -142,7 +141,11 @@ def test_a_body_that_is_not_what_was_announced_is_refused(nodes: Nodes) -> None:
         async with mallory(nodes, name) as she:
             server = BodyServer(PeerTrust(lambda _: True))
             server.bodies[header.digest] = served
-            servicer = GossipServicer(lambda _call, peer, request: server.answer(peer, request))
+
+            async def answer(_: object, peer: str, request: bytes) -> bytes:
+                return server.answer(peer, request)
+
+            servicer = GossipServicer(answer)
             await servicer.add_p2p_handlers(she.node.p2p, namespace=SWARM)
             before = refused(nodes, reason)
             assert await she.announce(encode_header(header))

@@ -127,20 +127,9 @@ def test_a_newcomer_is_heard_while_ever_new_invented_peers_fill_its_place(scene:
         carol.close()
 
 
-@pytest.mark.parametrize(("bodies", "authors"), [(1, 2048), pytest.param(2048, 512, marks=pytest.mark.slow)])
-def test_a_flood_of_large_bodies_drives_out_no_record(scene: Scene, bodies: int, authors: int) -> None:
-    scene.attack("flood_deposits", count=2048, authors=authors, bodies=bodies)
-    assert scene.bob.peer_id in (scene.attack("read", thorough=True) or [])
-
-
 def test_a_newcomer_is_not_choked_with_what_others_left(scene: Scene) -> None:
-    scene.attack("flood_deposits", count=512, authors=128, bodies=512)
+    scene.attack("flood_records", count=4000)
     assert scene.attack("newcomer", seconds=5.0) == [True, True]
-
-
-def test_one_author_s_bodies_in_the_dht_are_counted(scene: Scene) -> None:
-    kept = scene.attack("flood_deposits", count=32, authors=1, bodies=32)
-    assert max(kept) <= 8
 
 
 def test_thousands_of_requests_a_second(scene: Scene) -> None:
@@ -246,8 +235,7 @@ def test_what_a_flood_took_is_given_back(scene: Scene) -> None:
     """Within the minute in which the network process tidies; 24 MiB is what else it may have learnt meanwhile."""
     before = scene.memory()
     for _ in range(3):
-        scene.attack("flood_deposits", count=2048, authors=512, bodies=2048, lifetime=40.0)
-        scene.attack("flood_records", count=4000)
+        scene.attack("flood_records", count=8000, lifetime=40.0)
     during = scene.memory()
     assert eventually(lambda: scene.memory() - before < 24 << 20, 200)
     print(f"MiB before {before >> 20}, during {during >> 20}, after {scene.memory() >> 20}")

@@ -23,7 +23,7 @@ class Scene:
         self.asked: list[str] = []
         self.refused: list[str] = []
 
-        def ask(peer: str) -> bytes:
+        async def ask(peer: str) -> bytes:
             self.asked.append(peer)
             return answer
 
