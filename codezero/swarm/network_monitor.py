@@ -16,7 +16,7 @@ import random
 import re
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -173,7 +173,7 @@ class NetworkMonitor:
             now = time.monotonic()
             if self._wanted == "auto" and now - tested >= REACH_SECONDS[self.reachable]:
                 tested = now
-                await self._note(await is_reachable(self._node, self._swarm, port), port)
+                await self._note(await is_reachable(self._node, self._swarm, port, self._trust.knows), port)
             if now - saved >= SAVE_SECONDS:
                 saved = now
                 self.save()
@@ -190,10 +190,11 @@ class NetworkMonitor:
         await take_part(self._node.protocol, serving=reachable)
 
     def _note_alone(self) -> str:
-        """Why nobody is met though nodes answer; empty: somebody is, or nobody answers."""
+        """Why nobody is met; empty: somebody is, or this node is open and the first."""
         near, before = self._peer_store.size, self._alone
-        self._alone = bool(near) and self._exchange.listener.alone >= ALONE_POLLS
-        text = f"none of {near} nodes that answer has a record of swarm {self._swarm}; add a way in to swarm.bootstrap"
+        self._alone = (near > 0 or self.reachable is False) and self._exchange.listener.alone >= ALONE_POLLS
+        who = f"none of {near} nodes that answer has a record of" if near else "no open member answers in"
+        text = f"{who} swarm {self._swarm}; add a way in to swarm.bootstrap"
         if self._alone and not before:
             logger.warning("%s", text)
         return text if self._alone else ""
@@ -268,10 +269,10 @@ async def opens(host: str, port: int) -> bool:
     return True
 
 
-async def is_reachable(node: DHTNode, swarm: str, port: int) -> bool | None:
+async def is_reachable(node: DHTNode, swarm: str, port: int, knows: Callable[[str], bool]) -> bool | None:
     """Whether connected peers that dial back reach this node; one success is enough. None: unknown.
 
-    Of the own local network nobody is asked who could ask somebody outside.
+    Peers outside the own local network come first, and known ones: strangers could keep everybody from keeping records.
     """
     try:
         connected = await within(CONNECT_SECONDS, node.p2p.list_peers())
@@ -279,7 +280,8 @@ async def is_reachable(node: DHTNode, swarm: str, port: int) -> bool | None:
         return None
     near = [info.peer_id for info in connected]
     outside = [info.peer_id for info in connected if any(map(_is_global, info.addrs))]
-    chosen = random.sample(outside or near, min(WITNESSES, len(outside or near)))
+    shuffled = random.sample(outside or near, len(outside or near))
+    chosen = [peer for wanted in (True, False) for peer in shuffled if knows(str(peer)) is wanted][:WITNESSES]
     answers = await asyncio.gather(*(_ask(node.p2p, swarm, peer, port) for peer in chosen))
     clear = [answer == YES for answer in answers if answer in (YES, NO)]
     return any(clear) if clear else None

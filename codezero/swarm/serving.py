@@ -27,10 +27,10 @@ CHUNK = 1 << 20
 KEPT_BODIES = 32
 RELAYED_BODIES, RELAY_SECONDS = 16, 4.0
 """Bodies of others that are kept, and the time that an author has for one: less than a reader waits."""
-EACH_ASKER = Limits(requests_per_second=4, requests_burst=128, bytes_per_second=128 << 10, bytes_burst=16 << 20)
-EACH_AUTHOR = Limits(requests_per_second=2, requests_burst=64, bytes_per_second=128 << 10, bytes_burst=16 << 20)
+EACH_ASKER = Limits(requests_per_second=4, requests_burst=128, bytes_per_second=128 << 10, bytes_burst=8 << 20)
+EACH_AUTHOR = Limits(requests_per_second=2, requests_burst=64, bytes_per_second=128 << 10, bytes_burst=8 << 20)
 """Less than the author allows this node, which would else find its own pulls refused."""
-ALL_RELAYED = Limits(requests_per_second=64, requests_burst=1024, bytes_per_second=1 << 20, bytes_burst=64 << 20)
+ALL_RELAYED = Limits(requests_per_second=64, requests_burst=1024, bytes_per_second=1 << 20, bytes_burst=16 << 20)
 FILE_SHARE = 8
 """A byte of a file costs a peer an eighth of a byte of its allowance: who shares a policy means it to be pulled."""
 

@@ -10,8 +10,11 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, Literal
+
+import psutil
 
 Router = Literal["restricted", "symmetric"]
 """restricted: keeps source ports and lets in what was asked for. symmetric: a random source port for each target."""
@@ -71,6 +74,23 @@ class Internet:
             self.inside(router, "iptables", "-A", chain, "-i", out, "-j", "DROP")
         return address
 
+    def renumber(self, router: str, before: str, after: str) -> None:
+        """Give a router another outside address; what it had translated until then is lost."""
+        device = f"o{before.split('.')[2]}"
+        self._ip(router, f"addr del {before}/16 dev {device}")
+        self._ip(router, f"addr add {after}/16 dev {device}")
+
+    def link(self, host: str, state: Literal["up", "down"]) -> None:
+        """Of a host behind a router."""
+        self._ip(host, f"link set eth {state}")
+        if state == "up":  # the kernel forgot it
+            inside = json.loads(self._output(host, "ip", "-j", "-4", "addr", "show", "eth"))[0]["addr_info"][0]["local"]
+            self._ip(host, f"route add default via {inside.rpartition('.')[0]}.1")
+
+    def _output(self, host: str, *words: str) -> str:
+        command = ["ip", "netns", "exec", f"{self._prefix}{host}", *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
     def inside(self, host: str, *words: str) -> None:
         run("ip", "netns", "exec", f"{self._prefix}{host}", *words)
 
@@ -128,6 +148,15 @@ class Node:
     def kill(self) -> None:
         self._process.kill()
         self.close()
+
+    def sleep(self, seconds: float) -> None:
+        """As a laptop does that is closed."""
+        processes = [psutil.Process(self._process.pid), *psutil.Process(self._process.pid).children(recursive=True)]
+        for process in processes:
+            process.suspend()
+        time.sleep(seconds)
+        for process in reversed(processes):
+            process.resume()
 
     def close(self) -> None:
         assert self._process.stdin

@@ -40,7 +40,7 @@ def main(folder: Path, settings: dict[str, object]) -> None:
             if time.monotonic() >= start + published * PUBLISH_SECONDS:
                 published += 1
                 some = [group(me, text=f"def double(x): return 2 * x  # {published}") for _ in range(GROUPS)]
-                some = [replace(one, problem=problem(f"{me} {published} {n}")) for n, one in enumerate(some)]
+                some = [replace(one, problem=problem(f"{me} {start} {published} {n}")) for n, one in enumerate(some)]
                 swarm.publish([scored(one) for one in some], ROUND)
             received.update(one.peer_id for one in swarm.gather(ROUND))
             addresses = swarm.addresses

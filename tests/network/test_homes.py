@@ -1,10 +1,10 @@
 """Members behind routers learn from each other without a setting, through routers in namespaces; no models.
 
-Does not show: routers of providers, and hole punching, which is not done.
+Does not show: routers of providers; hole punching, which is not done; hours. A sleep is a process that is stopped.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -101,3 +101,47 @@ def test_a_stranger_of_another_swarm_is_not_relayed(net: Internet, tmp_path: Pat
     within(120, lambda: received(member, f) > 16 and bool(stranger.state))
     assert not received(stranger, f) and not received(stranger, member)
     assert not f.state["counts"].get("swarm/bytes_relayed")
+
+
+def all_hear(nodes: Sequence[Node], seconds: float) -> float:
+    """Seconds until each hears something new of each other one; AssertionError after `seconds`."""
+    pairs = [(reader, author) for reader in nodes for author in nodes if reader is not author]
+    before = [received(*pair) for pair in pairs]
+    return within(seconds, lambda: all(received(*pair) > was + 4 for pair, was in zip(pairs, before, strict=True)))
+
+
+def test_who_was_away_is_back_within_two_minutes(net: Internet, tmp_path: Path) -> None:
+    """A router gets another address, a link is down for a minute, a laptop sleeps, a member comes back elsewhere."""
+    f, way = open_node(net, tmp_path)
+    address = net.home("R1", "N1")
+    net.home("R2", "N2")
+    net.home("R3", "N3")
+    first, second = (net.node(name, tmp_path, **OPEN, bootstrap=way) for name in ("N1", "N2"))
+    print(f"at first {all_hear([f, first, second], 120):.0f} s")
+    net.renumber("R1", address, "45.50.77.1")
+    print(f"another address {all_hear([f, first, second], 120):.0f} s")
+    net.link("N1", "down")
+    time.sleep(60)
+    net.link("N1", "up")
+    print(f"a minute without a link {all_hear([f, first, second], 120):.0f} s")
+    first.sleep(90)
+    print(f"a sleep of 90 s {all_hear([f, first, second], 120):.0f} s")
+    first.kill()
+    (tmp_path / "N1").rename(tmp_path / "N3")
+    moved = net.node("N3", tmp_path, **OPEN, bootstrap=way)
+    within(60, lambda: bool(moved.state))
+    assert moved.state["me"] == first.state["me"]
+    print(f"another place {all_hear([f, moved, second], 120):.0f} s")
+    assert not any(node.state["counts"].get("swarm/refused_duplicate") for node in (f, second, moved))
+
+
+def test_everybody_of_eight_hears_everybody(net: Internet, tmp_path: Path) -> None:
+    nodes, way = [], list[str]()
+    for name in ("F", "O"):
+        node, ways = open_node(net, tmp_path, name, bootstrap=way)
+        nodes, way = [*nodes, node], [*way, *ways]
+    for number in range(6):
+        net.home(f"R{number}", f"N{number}", kind="symmetric" if number % 2 else "restricted")
+        nodes.append(net.node(f"N{number}", tmp_path, **OPEN, bootstrap=way))
+    within(300, lambda: all(len(node.state.get("received", {})) == 7 for node in nodes))
+    print([f"{node.state['seconds']:.0f} s: {sorted(node.state['received'].values())}" for node in nodes])

@@ -150,9 +150,24 @@ def test_a_witness_that_answers_nonsense_says_nothing_and_ends_nothing() -> None
 
     daemon = Daemon()
     node: Any = SimpleNamespace(p2p=daemon)
-    assert asyncio.run(is_reachable(node, SWARM, 1)) is True
+    assert asyncio.run(is_reachable(node, SWARM, 1, lambda _: False)) is True
     daemon.answer = b"\xff"  # no message
-    assert asyncio.run(is_reachable(node, SWARM, 1)) is None
+    assert asyncio.run(is_reachable(node, SWARM, 1, lambda _: False)) is None
+
+
+def test_strangers_who_say_no_outvote_nobody_who_sent_something_fine() -> None:
+    from codezero.swarm.network_monitor import NO, YES, is_reachable
+
+    class Daemon:
+        async def call_protobuf_handler(self, peer: object, _name: str, _request: object, kind: Any) -> Any:
+            return kind(value=YES if peer == "friend" else NO)
+
+        async def list_peers(self) -> list[Any]:
+            peers = ["friend", *(f"sybil {number}" for number in range(200))]
+            return [SimpleNamespace(peer_id=peer, addrs=["/ip4/45.50.1.1/tcp/1"]) for peer in peers]
+
+    node: Any = SimpleNamespace(p2p=Daemon())
+    assert asyncio.run(is_reachable(node, SWARM, 1, lambda peer: peer == "friend")) is True
 
 
 @pytest.mark.parametrize(
