@@ -14,6 +14,7 @@ import ipaddress
 import itertools
 import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from hivemind.dht.node import DHTNode
@@ -51,15 +52,20 @@ def no_one(_peer: str) -> bool:
     return False
 
 
-async def start_daemon(settings: SwarmConfig) -> P2P:
-    """The daemon, listening, without peers: a swarm whose bootstraps are all dead must still start.
+class Daemon(P2P):
+    """hivemind's, without libp2p's relay, which carries anything for anybody; no flag turns it off, only a file."""
 
-    Without libp2p's relay, which carries anything for anybody: `serving.BodyRelay` passes on bodies of this swarm.
-    """
+    @staticmethod
+    def _make_process_args(*args: Any, **kwargs: Any) -> list[str]:
+        return P2P._make_process_args(*args, f=Path(__file__).with_name("daemon.json"), **kwargs)
+
+
+async def start_daemon(settings: SwarmConfig) -> P2P:
+    """The daemon, listening, without peers: a swarm whose bootstraps are all dead must still start."""
     host = ipaddress.ip_address(settings.host)
     return await within(
         START_SECONDS,
-        P2P.create(
+        Daemon.create(
             host_maddrs=[f"/ip{host.version}/{host}/tcp/{settings.port}"],
             identity_path=settings.identity,
             check_if_identity_free=False,

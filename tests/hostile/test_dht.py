@@ -273,3 +273,15 @@ def test_invented_peers_leave_their_places_to_each_other_and_to_nobody_known() -
     for number in range(4 * STORED_KEYS):
         storage.store_subkey(DHTID(100 + number), "sybil", b"", soon)
     assert len(storage.data) == STORED_KEYS and DHTID(1) in storage.data
+
+
+def test_libp2p_s_own_relay_which_carries_anything_for_anybody_is_off(nodes: Nodes) -> None:
+    async def reserve() -> None:
+        async with mallory(nodes, "relayed") as she:
+            _, _, writer = await she.node.p2p._client.stream_open(she.alice, ["/libp2p/circuit/relay/0.2.0/hop"])
+            writer.close()
+
+    from hivemind.p2p.p2p_daemon_bindings.utils import ControlFailure
+
+    with pytest.raises(ControlFailure, match="protocols not supported"):
+        asyncio.run(reserve())
