@@ -217,9 +217,9 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 
 BUDGETS = {
-    "files": 312,
-    "lines": 49_400,
-    "lines of code": 34_450,
+    "files": 307,
+    "lines": 49_430,
+    "lines of code": 34_520,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

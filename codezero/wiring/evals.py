@@ -46,10 +46,8 @@ if TYPE_CHECKING:
 
 SHOWN_REASONS = 8
 """Why attempts are undecided: the most frequent."""
-FOLDER = "evals"
-"""Of a run, or beside the runs for a model that belongs to none."""
-CONTROL = 20
-"""Embedded problems beside the exam of another set."""
+FOLDER = "evals"  # of a run, or beside the runs for a model that belongs to none
+CONTROL = 20  # embedded problems beside the exam of another set
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +76,9 @@ class Asked:
 def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
     """Raises ConfigError before anything is loaded where it can, then ProblemError, ModelError and CheckpointError."""
     request = request.checked(config.evals)
+    environment = build_environment(config)
     if request.judged and config.reward.mode != "judge":
         raise ConfigError(f"--judged with reward.mode={config.reward.mode} would execute; drop one of them")
-    environment = build_environment(config)
     config, rule = fitted(config, environment), environment if isinstance(environment, TaskEnvironment) else None
     rule = rule if request.set == HELD_OUT else None
     if request.judged and rule is not None:
