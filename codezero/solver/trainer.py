@@ -24,10 +24,9 @@ def make_trainer(
     with tempfile.TemporaryDirectory() as nowhere:
         settings = GRPOConfig(
             nowhere,
-            loss_type="dapo" if config.loss == "custom" else config.loss,  # which then is not asked for one
+            loss_type="dapo",
             epsilon=config.clip_low,
-            # TRL's cispo takes the largest ratio itself, not its distance from 1
-            epsilon_high=config.clip_high + (config.loss == "cispo"),
+            epsilon_high=config.clip_high,
             temperature=config.temperature,
             max_completion_length=config.max_new_tokens,
             learning_rate=config.learning_rate,
