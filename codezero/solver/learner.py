@@ -27,7 +27,7 @@ from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
 from codezero.solver.batch import Batch, Pair, TrainingRow, Update, collate, micro_batches, minibatches
 from codezero.solver.logprobs import compared, completion_logprobs, fused_logprobs, head_is_plain, packed_logprobs
-from codezero.solver.loss import learning_rate, own_loss
+from codezero.solver.loss import learning_rate, make_trainer, own_loss
 from codezero.solver.policy_files import LearnerCounters, load_policy, save_policy
 from codezero.types import mean
 
@@ -82,8 +82,6 @@ class TrlLearner:
         return getattr(self, name)
 
     def _prepare_once(self) -> None:
-        from codezero.solver.trainer import make_trainer
-
         self._trainer: Any = make_trainer(self.policy, self.config, self._half, self._reference)
         self._trainer.beta = self.config.kl_beta
         self._accelerator = self._trainer.accelerator
