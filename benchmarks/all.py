@@ -1,13 +1,14 @@
-"""Does every figure of README.md still hold? The benchmarks of its claims, run again or read from what was stored.
+"""Does every figure of README.md and docs/ still hold? The benchmarks of the claims, run again or read from `results/`.
 
-`results/claims.toml` lists the claims: the words of README.md, the file in `results/` with the raw data, the place of
+`results/claims.toml` lists the claims: the words of a page, the file in `results/` with the raw data, the place of
 the figure in it, the value and its tolerance or bound, and the command that measures it. --report compares the stored
 files, and a missing one is a failure. --check runs the commands, the shortest first, and writes files of the same form
 to --into, which may be carried to `results/`. A file holds the benchmark's own JSON, the commit, the command, the
-seeds, the seconds and the machine: processor, cores, memory, versions, no names. One that is marked "transcribed" was
-made from the figures of a page, whose commit it names, since their raw data were not kept.
+seeds, the seconds and the machine: processor, cores, memory, versions, no names. The list also has the sections whose
+figures were measured at an earlier commit without such a file.
 
-Prints a line for each claim: holds, fails, or not run. Exit code 1 if one fails.
+Prints a line for each claim: holds, fails, or not run, with the commit of the data; and one for each section without
+data. Exit code 1 if one fails.
 
     codezero bench all --report
     codezero bench all --check --minutes 30 --into runs/check --data FOLDER
@@ -34,7 +35,7 @@ BENCHMARKS = Path(__file__).resolve().parent
 STORED = BENCHMARKS.parent / "results"
 PATH = re.compile(r"(?<![\w.:/])/(?:[\w.+@-]+/)+[\w.+@-]*")
 """Of a machine; arms such as 4/12 are none."""
-HOLDS, FAILS, NOT_RUN = "holds", "fails", "not run"
+HOLDS, FAILS, NOT_RUN, NO_DATA = "holds", "fails", "not run", "no data"
 Report = dict[str, Any]
 
 
@@ -42,13 +43,11 @@ Report = dict[str, Any]
 class Measurement:
     """What gives one file of `results/`."""
 
-    command: str = ""
-    """Benchmark and arguments, {into} its own folder, {data} the published sets; empty: cannot be measured again."""
+    command: str
+    """Benchmark and arguments, {into} its own folder, {data} the published sets."""
     minutes: float = 0
     """As it usually takes on one core."""
     seeds: tuple[int, ...] = ()
-    why_not: str = ""
-    """Why there is no command."""
 
     def arguments(self, into: Path, data: Path | None) -> list[str]:
         name, *rest = shlex.split(self.command)
@@ -58,7 +57,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Claim:
-    """One figure, or several of one kind, as README.md states them."""
+    """One figure, or several of one kind, as a page states them."""
 
     text: str
     result: str
@@ -70,12 +69,13 @@ class Claim:
     most: float = float("inf")
     """Bounds of every figure, beside or instead of the value."""
     times: float = 1
-    """README's unit by the benchmark's: 100 for per cent of a share."""
+    """The page's unit by the benchmark's: 100 for per cent of a share."""
     total: bool = False
     """The sum is claimed."""
+    page: str = "README.md"
 
     def figures(self, measured: Any) -> list[float]:
-        """In README's unit. Raises LookupError, TypeError, ValueError where the JSON has none."""
+        """In the page's unit. Raises LookupError, TypeError, ValueError where the JSON has none."""
         found = [self.times * float(each) for each in reached(measured, self.path)]
         if not found:
             raise LookupError("no figure")
@@ -102,12 +102,12 @@ def reached(node: Any, path: Sequence[str]) -> Iterator[Any]:
         yield from reached(node[int(path[0]) if isinstance(node, list) else path[0]], path[1:])
 
 
-def read_claims(path: Path) -> tuple[dict[str, Measurement], list[Claim]]:
-    """Raises TypeError for a key that is none."""
+def read_claims(path: Path) -> tuple[dict[str, Measurement], list[Claim], dict[str, str]]:
+    """Measurements by name, claims, and commands by section without data. Raises TypeError for a key that is none."""
     read = tomllib.loads(path.read_text())
     made = {name: Measurement(**row | {"seeds": tuple(row.get("seeds", ()))}) for name, row in read["results"].items()}
     rows = [row | {key: tuple(row.get(key, ())) for key in ("path", "value")} for row in read["claims"]]
-    return made, [Claim(**row) for row in rows]
+    return made, [Claim(**row) for row in rows], read.get("without_data", {})
 
 
 # ------------------------------------------------------------------ measuring
@@ -155,7 +155,7 @@ def measure(name: str, what: Measurement, into: Path, data: Path | None) -> str:
         return f"the benchmark printed no JSON, exit code {done.returncode}"
     if done.returncode:
         return f"the benchmark ended with exit code {done.returncode}"
-    header = {"transcribed": False, "command": f"codezero bench {what.command}", "commit": at, "seeds": what.seeds}
+    header = {"command": f"codezero bench {what.command}", "commit": at, "seeds": what.seeds}
     written = header | {"seconds": seconds, "machine": machine(), "result": result}
     (into / f"{name}.json").write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n")
     return ""
@@ -166,9 +166,7 @@ def measured(wanted: dict[str, Measurement], options: argparse.Namespace) -> dic
     without: dict[str, tuple[str, str]] = {}
     ends = time.monotonic() + 60 * options.minutes
     for name, what in sorted(wanted.items(), key=lambda item: item[1].minutes):
-        if not what.command:
-            without[name] = NOT_RUN, what.why_not
-        elif "{data}" in what.command and options.data is None:
+        if "{data}" in what.command and options.data is None:
             without[name] = NOT_RUN, "needs --data FOLDER, with the files of the published sets"
         elif time.monotonic() + 60 * what.minutes > ends:
             without[name] = NOT_RUN, f"takes {what.minutes:g} minutes"
@@ -188,19 +186,20 @@ def compared(claim: Claim, folder: Path) -> tuple[str, str]:
     path = folder / f"{claim.result}.json"
     try:
         read = json.loads(path.read_text())
-        figures = claim.figures(read["result"])
+        figures, at = claim.figures(read["result"]), str(read["commit"])[:8]
     except FileNotFoundError:
         return FAILS, f"there is no {path.name}"
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         return FAILS, f"{path.name} has no figure at {'.'.join(claim.path)}: {error}"
     found = ", ".join(f"{figure:.5g}" for figure in figures)
-    return (HOLDS if claim.holds(figures) else FAILS), found + (" (transcribed)" if read["transcribed"] else "")
+    return (HOLDS if claim.holds(figures) else FAILS), f"{found} (commit {at})"
 
 
 def judge(claims: Sequence[Claim], folder: Path, without: dict[str, tuple[str, str]]) -> list[Report]:
     rows = [(claim, *(without.get(claim.result) or compared(claim, folder))) for claim in claims]
     return [
-        {"claim": claim.text, "result": claim.result, "state": state, "found": found} for claim, state, found in rows
+        {"claim": f"{claim.page}: {claim.text}", "result": claim.result, "state": state, "found": found}
+        for claim, state, found in rows
     ]
 
 
@@ -209,7 +208,7 @@ def say(text: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    made, claims = read_claims(STORED / "claims.toml")
+    made, claims, no_data = read_claims(STORED / "claims.toml")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     way = parser.add_mutually_exclusive_group(required=True)
     way.add_argument("--check", action="store_true", help="measure again")
@@ -225,6 +224,11 @@ def main(argv: list[str] | None = None) -> int:
     options.into = options.into or (Path("runs/check") if options.check else STORED)
     without = measured({name: made[name] for name in options.only}, options) if options.check else {}
     rows = judge([claim for claim in claims if claim.result in options.only], options.into, without)
+    if len(options.only) == len(made):
+        rows += [
+            {"claim": section, "result": "", "state": NO_DATA, "found": f"earlier commit: codezero bench {command}"}
+            for section, command in no_data.items()
+        ]
     if options.json:
         print(json.dumps({"claims": rows}, ensure_ascii=False))
     else:

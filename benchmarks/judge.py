@@ -11,7 +11,13 @@ probability alone stands beside the composite reward, over the same attempts; th
 are left out and counted. `embedded`: what its verdicts cost, with the solutions that it writes itself and the guarded
 children that compare, beside dry runs by the same model.
 
+`skill`: what each question of a judge is worth on a solver's attempts, at temperature 1 in groups of 8, and what it
+costs. The AUROC over all attempts stands beside the one over pairs of a right and a wrong attempt of one problem, whose
+order is what GRPO uses; intervals (95 %) are by problem. Nothing else is measured with --solver, --judge, --attempts or
+a file of problems.
+
 Prints one JSON object. Usage: python benchmarks/judge.py --json [--layers 4] [--tokens 256] [--solutions 8]
+  python benchmarks/judge.py --solver DIR --judge DIR --problems mbpp.jsonl --rows 601-974 --attempts kept.jsonl
 """
 
 import argparse
@@ -30,10 +36,10 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parent))
 
 from judge_cost import DRY_RUN, Report, costs, cpu_seconds, say
+from judge_within import executed, sampled, skill
 
-from codezero.code.answer import read_answer
 from codezero.code.worker import StaticGuard
-from codezero.environments.code import solver_prompt
+from codezero.errors import CodeZeroError, ConfigError
 from codezero.evaluator.agreeing import with_own_solutions
 from codezero.evaluator.judge import LikelihoodJudge
 from codezero.evaluator.judge_prompts import LIKELIHOOD
@@ -41,11 +47,11 @@ from codezero.evaluator.types import Judge, Program, request
 from codezero.models.generation import Sampler
 from codezero.models.load import LoadedModel
 from codezero.problems.synthetic.tasks import held_out
-from codezero.sandbox.base import Job, Outcome
+from codezero.sandbox.base import Outcome
 from codezero.sandbox.monty import MontySandbox
 from codezero.settings import compose
 from codezero.stats import auroc, auroc_interval, brier, ece
-from codezero.types import Problem, RolloutGroup, ScoredGroup, Status
+from codezero.types import RolloutGroup, ScoredGroup, Status
 from codezero.wiring.evaluator import EMBEDDED, build_evaluator
 from codezero.wiring.models import load
 
@@ -70,16 +76,16 @@ class Judged:
 def attempts(options: argparse.Namespace) -> tuple[list[Judged], int, Report]:
     """Everything that execution decided, how many attempts it did not, and what verdicts cost."""
     config = compose([f"evaluator.questions=[{LIKELIHOOD}]"])
-    problems = held_out(options.problems, options.seed)
+    problems = held_out(int(options.problems), options.seed)
     with contextlib.ExitStack() as stack:
         solver = load(config, config.model.solver, "solver", say)
         loaded = load(config, config.evaluator.model, "judge", say)
         evaluator = build_evaluator(config, EMBEDDED, stack, say)
         guard, sandbox = stack.enter_context(StaticGuard()), stack.enter_context(MontySandbox())
         say(f"attempting {len(problems)} problems {options.samples} times")
-        groups = sampled(solver, problems, options)
+        groups = sampled(solver, problems, options.samples, options.new_tokens, options.seed)
         say("executing")
-        outcomes = executed(sandbox, groups)
+        outcomes = [outcome for row in executed(sandbox, groups) for outcome in row]
         say("judging")
         evaluator.calibrate()
         began = cpu_seconds_with_children()
@@ -112,37 +118,12 @@ def dry_run(judge: LoadedModel, group: RolloutGroup, tokens: int) -> float:
     return cpu_seconds(write) / written[0] * tokens
 
 
-def sampled(solver: LoadedModel, problems: Sequence[Problem], options: argparse.Namespace) -> list[RolloutGroup]:
-    texts = Sampler(solver).sample(
-        [solver_prompt(problem) for problem in problems],
-        group_size=options.samples,
-        max_new_tokens=48,
-        temperature=1.0,
-        generator_seed=options.seed,
-    )
-    return [RolloutGroup(one, tuple(group), "benchmark", 0, 0) for one, group in zip(problems, texts, strict=True)]
-
-
-def executed(sandbox: MontySandbox, groups: Sequence[RolloutGroup]) -> list[Outcome]:
-    """By attempt; one without code fails."""
-    jobs = [
-        Job(code, group.problem.tests)
-        if (code := read_answer(completion.text, group.problem.entry_point).code) is not None
-        else None
-        for group in groups
-        for completion in group.completions
-    ]
-    distinct = list(dict.fromkeys(job for job in jobs if job is not None))
-    known = dict(zip(distinct, sandbox.run_many(distinct), strict=True))
-    return [Outcome.FAIL if job is None else known[job].outcome for job in jobs]
-
-
 def judged_alone(guard: StaticGuard, judge: Judge, calibration: Any, groups: Sequence[RolloutGroup]) -> list[float]:
     """The calibrated probability of every attempt that has a canonical form; 0 for the rest."""
     rows = [(group.problem, completion.text) for group in groups for completion in group.completions]
     reports = guard.check_many([request(problem, text) for problem, text in rows])
     readable = {
-        at: Program(problem.question, report.canonical)
+        at: Program(problem.question, report.canonical, entry_point=problem.entry_point, kinds=report.kinds)
         for at, ((problem, _), report) in enumerate(zip(rows, reports, strict=True))
         if report.canonical is not None
     }
@@ -210,14 +191,26 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--dry-runs", type=int, default=2, help="solutions that are really dry-run")
     parser.add_argument("--repeats", type=int, default=2, help="of each reading; the least counts")
     parser.add_argument("--threads", type=int, default=1, help="of torch")
-    parser.add_argument("--problems", type=int, default=200, help="held-out problems that are attempted")
+    parser.add_argument("--problems", default="200", metavar="N|FILE", help="held-out embedded ones, or a file of rows")
+    parser.add_argument("--rows", default="", metavar="A-B", help="of FILE, by MBPP's task_id, as 601-974")
+    parser.add_argument("--solver", default="nano", metavar="DIR", help="whose attempts are read")
+    parser.add_argument("--judge", default="nano", metavar="DIR", help="that reads them")
+    parser.add_argument("--attempts", type=Path, metavar="FILE", help="where attempts are kept: read where it has them")
+    parser.add_argument("--new-tokens", type=int, help="of an attempt (default 48, 384 of FILE)")
     parser.add_argument("--samples", type=int, default=8, help="attempts at each")
     parser.add_argument("--seed", type=int, default=20_000, help="of problems and sampling noise")
     options = parser.parse_args(argv)
     import torch
 
     torch.set_num_threads(options.threads)
-    report = {**worth(options), **costs(options)}
+    embedded = options.problems.isdecimal()
+    options.new_tokens = options.new_tokens or (48 if embedded else 384)
+    alone = not embedded or options.attempts or (options.solver, options.judge) != ("nano", "nano")
+    try:
+        report = {**({} if alone else {**worth(options), **costs(options)}), "skill": skill(options)}
+    except CodeZeroError as error:
+        say(f"codezero: {error}")
+        return 2 if isinstance(error, ConfigError) else 1
     print(json.dumps(report, indent=None if options.json else 1))
     return 0
 

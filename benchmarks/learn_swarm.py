@@ -229,7 +229,7 @@ class Remembering:
     @staticmethod
     def unasked() -> Any:
         """For an exam, which executes by itself."""
-        from codezero.types import ScoredGroup, Status, Verdict
+        from codezero.types import Metrics, ScoredGroup, Status, Verdict
 
         unknown = Verdict(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, Status.UNAVAILABLE)
 
@@ -237,7 +237,8 @@ class Remembering:
             def score(self, groups: Sequence[Any]) -> list[Any]:
                 return [ScoredGroup(group, (unknown,) * len(group.completions)) for group in groups]
 
-            def witness(self, executed: object) -> None: ...
+            def witness(self, scored: object, passed: object) -> Metrics:
+                return {}
 
         return Nobody()
 

@@ -55,7 +55,7 @@ def drawn(options: argparse.Namespace, draw: Callable[[Any, Path], None]) -> boo
         if options.picture is None:
             raise SystemExit("--from draws a picture: name its file with --picture FILE.svg")
         read = [json.loads(path.read_text()) for path in options.stored]
-        draw(merged([each["result"] if "transcribed" in each else each for each in read]), options.picture)
+        draw(merged([each["result"] if "commit" in each else each for each in read]), options.picture)
     return bool(options.stored)
 
 

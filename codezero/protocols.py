@@ -75,8 +75,9 @@ class Evaluator(Persistent, Protocol):
         Raises EvaluatorError and SandboxError, and AlarmError when the run should end.
         """
 
-    def witness(self, executed: Sequence[tuple[float, bool]]) -> None:
-        """Executed truth from beside the reward, as (judged correctness, passed). It may only raise alarms."""
+    def witness(self, scored: Sequence[ScoredGroup], passed: Sequence[Sequence[bool | None]]) -> Metrics:
+        """`judge/...` of an exam, by execution [groups][G]. It raises alarms, and may take the judge's weight."""
+        ...
 
     def rates(self) -> JudgeRates | None:
         """How often the judge is mistaken, to correct what it says of success; None where attempts are executed."""

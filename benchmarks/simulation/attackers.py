@@ -9,9 +9,17 @@ from types import MappingProxyType
 
 import msgspec
 
-from codezero.swarm.framing import body_digest, decode_header, encode_header
 from codezero.swarm.records import LIFETIME, DHTRecord, RecordPlace, shard_of
-from codezero.swarm.schema import GROUPS, MAX_BODY, VERSION, Header, WireRefusal
+from codezero.swarm.schema import (
+    GROUPS,
+    MAX_BODY,
+    VERSION,
+    Header,
+    WireRefusal,
+    body_digest,
+    decode_header,
+    encode_header,
+)
 from codezero.swarm.serving import ChunkRequest
 from codezero.swarm.transport import UNANSWERED, Call
 from codezero.swarm.wire import encode_body
@@ -41,7 +49,7 @@ class Attacker:
         await self.mischief()
         await asyncio.sleep(PAUSE_SECONDS)
 
-    def answer(self, call: Call, peer: str, request: bytes) -> bytes:
+    async def answer(self, call: Call, peer: str, request: bytes) -> bytes:
         """Nothing is served."""
         return b""
 
@@ -98,7 +106,7 @@ class Hollow(Attacker):
 class Liar(Attacker):
     """Serves other bytes than it announced, as many."""
 
-    def answer(self, call: Call, peer: str, request: bytes) -> bytes:
+    async def answer(self, call: Call, peer: str, request: bytes) -> bytes:
         return self.node.random.randbytes(self.swarm.settings.body_bytes)
 
     async def payload(self, round_number: int) -> bytes:
@@ -109,7 +117,7 @@ class Liar(Attacker):
 class Dripper(Attacker):
     """Serves one byte at a time."""
 
-    def answer(self, call: Call, peer: str, request: bytes) -> bytes:
+    async def answer(self, call: Call, peer: str, request: bytes) -> bytes:
         return b"x"
 
 
@@ -120,7 +128,7 @@ class Thief(Attacker):
         super().__init__(swarm, node)
         self._stolen = b""
 
-    def answer(self, call: Call, peer: str, request: bytes) -> bytes:
+    async def answer(self, call: Call, peer: str, request: bytes) -> bytes:
         return self._stolen
 
     async def payload(self, round_number: int) -> bytes:

@@ -92,8 +92,12 @@ class DHTNode:
 
     def on_ask(self, call: Call, caller: str, request: bytes) -> tuple[bytes, int]:
         """A question to the peer itself. One that does not serve answers nothing."""
-        answer = self.answer(call, caller, request) if self.answer else b""
-        return answer, len(answer)
+        try:
+            if self.answer:
+                self.answer(call, caller, request).send(None)  # pyright: ignore[reportAttributeAccessIssue]
+        except StopIteration as done:
+            return done.value, len(done.value)
+        return b"", 0
 
     # ---------------------------------------------------------------- acquaintance
 

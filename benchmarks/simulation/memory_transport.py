@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from codezero.errors import UnreachableError
-from codezero.swarm.records import BodyPlace, DHTRecord, PeerRecordValidator, RecordPlace
+from codezero.swarm.records import DHTRecord, PeerRecordValidator, RecordPlace
 from codezero.swarm.transport import Answer, Call, Records
 
 pack = msgspec.msgpack.encode
@@ -22,6 +22,11 @@ class Board:
     """By key and subkey."""
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
     """By peer id."""
+    addresses: dict[str, str] = field(default_factory=dict[str, str])
+    """Of the peers that all others are connected with."""
+    hidden: set[str] = field(default_factory=set[str])
+    """Who is behind a router and connected with the hubs alone."""
+    hubs: set[str] = field(default_factory=set[str])
 
     def store(self, record: DHTRecord, validator: PeerRecordValidator) -> bool:
         """As a holder with this validator would: a later expiry replaces an earlier one."""
@@ -41,9 +46,7 @@ class Board:
         return dict(opened(record, validator) for record in place.values() if validator.validate(record))
 
 
-def signed(
-    place: RecordPlace | BodyPlace, peer: str, payload: bytes, expiry: float, by: PeerRecordValidator
-) -> DHTRecord:
+def signed(place: RecordPlace, peer: str, payload: bytes, expiry: float, by: PeerRecordValidator) -> DHTRecord:
     """The record that `by` would store."""
     by.declare(place)
     bare = DHTRecord(place.id, pack(peer), pack(payload), expiry)
@@ -83,11 +86,15 @@ class MemoryTransport:
     async def ask(self, peer: str, call: Call, request: bytes) -> bytes:
         if peer not in self._board.answers:
             raise UnreachableError(f"{peer} is not here")
-        return self._board.answers[peer](call, self._me, request)
+        if peer in self._board.hidden - {self._me} and self._me not in self._board.hubs:
+            raise UnreachableError(f"{peer} is behind a router")
+        return await self._board.answers[peer](call, self._me, request)
 
-    async def deposit(self, digest: bytes, body: bytes, expiry: float) -> bool:
-        place = BodyPlace(self._validator.swarm, digest)
-        return self._board.store(signed(place, self._me, body, expiry, self._validator), self._validator)
+    async def connected(self) -> Mapping[str, str]:
+        hidden = self._board.hidden if self._me in self._board.hubs else set[str]()
+        return {peer: address for peer, address in self._board.addresses.items() if peer != self._me} | dict.fromkeys(
+            hidden, ""
+        )
 
-    async def withdraw(self, peer: str, digest: bytes) -> bytes | None:
-        return self._board.read(BodyPlace(self._validator.swarm, digest).id, self._validator).get(peer)
+    def relays(self, peer: str) -> Sequence[str]:
+        return sorted(self._board.hubs - {peer, self._me})

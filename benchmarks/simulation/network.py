@@ -59,7 +59,7 @@ class Port(Generic[Node]):
     place: tuple[float, float]
     """In the unit square."""
     reachable: bool = True
-    """False: it dials out and nobody can ask it anything."""
+    """False: it dials out, and whoever it is connected with can ask it."""
     plugged: bool = True
     island: int = 0
     sent: int = 0
@@ -155,10 +155,10 @@ class Network(Generic[Node]):
 
     def _dial(self, source: Port[Node], target: Port[Node]) -> float:
         """Seconds until there is a connection; infinity when there can be none."""
-        if not (target.plugged and target.reachable and source.island == target.island):
+        new = target.host.id not in source.connections
+        if not (target.plugged and (target.reachable or not new) and source.island == target.island):
             source.sent += 60  # a connection attempt into the dark
             return math.inf
-        new = target.host.id not in source.connections
         for one, other in ((source, target), (target, source)):
             one.connections.pop(other.host.id, None)
             one.connections[other.host.id] = None

@@ -18,10 +18,9 @@ from typing import Any, TypeVar
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from codezero.swarm.exchange import Exchange
-from codezero.swarm.framing import body_digest
 from codezero.swarm.identity import Identity
 from codezero.swarm.messages import Publish, ReceivedBody
-from codezero.swarm.schema import GROUPS
+from codezero.swarm.schema import GROUPS, body_digest
 from codezero.swarm.trust import PeerTrust
 from codezero.swarm.wire import encode_body
 from codezero.types import Completion, Problem, RolloutGroup, Source, problem_id
@@ -125,7 +124,6 @@ class SimulatedNode:
             on_body=self._hear,
             random=self.random,
         )
-        self.exchange.announcer.reachable = self.reachable
 
     @property
     def alive(self) -> bool:

@@ -4,12 +4,12 @@ And `Neighbourhood`, the way back in, as `hivemind_dht.py` has it.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Generic, TypeVar
 
 from codezero.errors import UnreachableError
-from codezero.swarm.records import BodyPlace, PeerRecordValidator, RecordPlace
+from codezero.swarm.records import PeerRecordValidator, RecordPlace
 from codezero.swarm.transport import BEAM, WIDE_BEAM, Answer, Call, Records, within
 from simulation.kademlia import WORKERS, DHTNode, Found, node_id
 from simulation.memory_transport import opened, signed
@@ -19,7 +19,7 @@ from simulation.network import Network
 STORE_SECONDS = 10.0
 READ_SECONDS = 5.0
 ASK_SECONDS = 5.0
-WITNESSES = 3
+RELAYS, WITNESSES = 3, 3
 DIALS_AT_ONCE = 8
 KNOWN_PEERS = 512
 LOST = 12
@@ -67,34 +67,31 @@ class SimulatedTransport:
 
     async def ask(self, peer: str, call: Call, request: bytes) -> bytes:
         me, waiting = self.me, Waiting[bytes | None]()
-        self._network.call(
-            self._node.port,
-            node_id(peer),
-            len(request),
-            lambda host: host.on_ask(call, me, request),
-            waiting,
-            ASK_SECONDS,
-        )
+        handler: Callable[[DHTNode], tuple[bytes, int]] = lambda host: host.on_ask(call, me, request)  # noqa: E731
+        port = self._network.ports.get(node_id(peer))
+        if call == "relay" and port and port.plugged and port.host.answer:
+            relayed = await port.host.answer(call, me, request)
+            handler = lambda _: (relayed, len(relayed))  # noqa: E731
+        self._network.call(self._node.port, node_id(peer), len(request), handler, waiting, ASK_SECONDS)
         answer = await waiting.end
         if answer is None:
             raise UnreachableError(f"{peer} did not answer")
         return answer
 
-    async def deposit(self, digest: bytes, body: bytes, expiry: float) -> bool:
-        return await self._store(BodyPlace(self._validator.swarm, digest), body, expiry)
+    async def connected(self) -> Mapping[str, str]:
+        ports = [self._network.ports[node] for node in self._node.port.connections]
+        return {port.host.peer: f"/ip4/45.{port.host.id % 256}.{port.host.id % 251}.1/tcp/1" for port in ports}
 
-    async def withdraw(self, peer: str, digest: bytes) -> bytes | None:
-        found = await self._read(BodyPlace(self._validator.swarm, digest), thorough=False)
-        if found is None:
-            raise UnreachableError("the DHT did not answer")
-        return found.get(peer)
+    def relays(self, peer: str) -> Sequence[str]:
+        nearest = self._node.table.nearest(node_id(peer), RELAYS + 1)
+        return [self._network.ports[node].host.peer for node in nearest if node != node_id(peer)][:RELAYS]
 
-    async def _read(self, place: RecordPlace | BodyPlace, *, thorough: bool) -> Records | None:
+    async def _read(self, place: RecordPlace, *, thorough: bool) -> Records | None:
         key, workers, beam = int.from_bytes(place.id, "big"), *((WORKERS, WIDE_BEAM) if thorough else (1, BEAM))
         found = await self._node.read(key, workers=workers, beam=beam, thorough=thorough, seconds=READ_SECONDS)
         return None if found is None else dict(opened(record, self._validator) for record in found)
 
-    async def _store(self, place: RecordPlace | BodyPlace, payload: bytes, expiry: float) -> bool:
+    async def _store(self, place: RecordPlace, payload: bytes, expiry: float) -> bool:
         record = signed(place, self.me, payload, expiry, self._validator)
         try:
             return await within(STORE_SECONDS, self._node.store(record))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 
 from codezero.swarm.identity import Identity
-from codezero.swarm.records import BodyPlace, DHTRecord, Envelope, PeerRecordValidator, RecordPlace, parse_key
+from codezero.swarm.records import DHTRecord, Envelope, PeerRecordValidator, RecordPlace, parse_key
 from codezero.swarm.schema import WireRefusal
 
 ACCEPTED = 1 << 16
@@ -17,13 +17,13 @@ class Accepted:
     """Records that some node's validator accepted, and where each lies. Only what all nodes agree on is remembered."""
 
     def __init__(self) -> None:
-        self.places: OrderedDict[DHTRecord, tuple[RecordPlace | BodyPlace, str]] = OrderedDict()
+        self.places: OrderedDict[DHTRecord, tuple[RecordPlace, str]] = OrderedDict()
 
 
 class SharedValidator(PeerRecordValidator):
     """The real rules; format, key, owner and signature of one record are checked by the first node that sees it.
 
-    The clock, the open round, the members and an author's room differ between nodes and are checked by each. What was
+    The clock, the open round and the members differ between nodes and are checked by each. What was
     refused is not remembered: a forgery costs everybody the whole check.
     """
 
@@ -41,10 +41,7 @@ class SharedValidator(PeerRecordValidator):
         self._check_expiry(record.expiration_time)
         if not self.member(peer):
             raise WireRefusal("member")
-        if isinstance(place, RecordPlace):
-            self._check_round(place.round)
-        else:
-            self._check_quota(peer, place.digest, record.expiration_time)
+        self._check_round(place.round)
 
     def _remember(self, record: DHTRecord) -> None:
         envelope = msgspec.msgpack.decode(msgspec.msgpack.decode(record.value, type=bytes), type=Envelope)

@@ -98,7 +98,6 @@ class HostilePeer:
     ATTACKS: tuple[dict[str, Any], ...] = (
         {"noise": {"count": 4}},
         {"flood_records": {"count": 1000}},
-        {"flood_deposits": {"count": 128, "authors": 8, "bodies": 64}},
         {"find_bomb": {"times": 64}},
         {"wrong_rounds": {}},
         {"flood_requests": {"count": 1000}},

@@ -61,7 +61,7 @@ def attempts(options: argparse.Namespace) -> int:
     from contextlib import ExitStack
 
     from codezero.commands.evaluate import checked_groups, judge_groups
-    from codezero.monitor.verdict_card import mistakes, print_marked
+    from codezero.monitor.verdict_card import audited_skill, mistakes, print_marked
     from codezero.system.signals import Share
 
     with ExitStack() as stack:
@@ -69,11 +69,12 @@ def attempts(options: argparse.Namespace) -> int:
         groups, count, skipped = checked_groups(options.file, options.skip_bad, stack)
         marked = judge_groups(config, groups, audit=options.audit, say=say, of=count)
         if options.json:
-            contradictions = Counter[str]()
+            contradictions, compared = Counter[str](), list[list[tuple[float, bool]]]()
             for item, known in marked:
                 contradictions += item.contradictions()
+                compared.append(item.compared())
                 print(json.dumps(item.to_json(known) | ({"skipped_lines": skipped} if skipped else {})), flush=True)
-            for line in mistakes(contradictions):
+            for line in filter(None, (*mistakes(contradictions), audited_skill(compared))):
                 print(f"codezero: {line}", file=sys.stderr)
         else:
             print_marked(marked)

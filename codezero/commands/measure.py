@@ -156,15 +156,14 @@ def bench(options: argparse.Namespace) -> int:
     if options.name == "list":
         about = {name: ast.get_docstring(ast.parse(path.read_text())) or "" for name, path in benchmarks.items()}
         found = [
-            {"name": name, "minutes": minutes[name] or None, "measures": text.partition("\n")[0]}
+            {"name": name, "minutes": minutes[name], "measures": text.partition("\n")[0]}
             for name, text in about.items()
         ]
         options.json = options.rest == ["--json"]
         if options.rest and not options.json:
             raise ConfigError(f"`bench list` takes --json and nothing else, not {' '.join(options.rest)}")
-        row = "{name:12} {0:>9}  {measures}".format
-        lines = [row(f"{each['minutes']:g} min" if each["minutes"] else "not noted", **each) for each in found]
-        return answer(options, found, "\n".join(lines))
+        row = "{name:12} {minutes:>5g} min  {measures}".format
+        return answer(options, found, "\n".join(row(**each) for each in found))
     if options.name not in benchmarks:
         raise ConfigError(f"there is no benchmark {options.name}; choose one of: {', '.join(benchmarks)}")
     os.environ.pop("PYTHONSAFEPATH", None)  # a benchmark imports what lies beside it

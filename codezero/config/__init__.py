@@ -89,9 +89,9 @@ class SwarmConfig:
     announce: list[str] = field(default_factory=list[str])
     """Multiaddresses for others, such as [/ip4/203.0.113.5/tcp/38331] behind a forwarded port; empty: those seen."""
     reachable: Annotated[str, one_of("auto", "yes", "no")] = "auto"
-    """Can others dial this node? auto: neighbours try. no: it looks for a relay, and leaves its rollouts in the DHT."""
+    """Can others dial this node? auto: peers try. no: it keeps no records of others, who get its rollouts by relays."""
     relay: bool = True
-    """May nodes that cannot be reached be reached through this one?"""
+    """Does it relay rollouts between members that do not reach each other? 1 MiB a second at most, 128 KiB a member."""
     poll_seconds: Annotated[float, Interval(gt=0, le=600)] = 1.0
     """Pause between two looks for peers' announcements; up to eight times that, or 8, while nothing is new."""
     pull_groups: Annotated[int, Interval(ge=0, le=1024)] = 32

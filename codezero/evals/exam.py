@@ -10,8 +10,6 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from statistics import fmean
 
-import numpy as np
-
 from codezero.code.answer import read_answer
 from codezero.config import EvalsConfig, SolverConfig
 from codezero.errors import ProblemError
@@ -19,8 +17,8 @@ from codezero.evals.figures import pass_at_k
 from codezero.evals.grading import Grader, judged_group
 from codezero.evals.task import EvalTask
 from codezero.protocols import Evaluator, GroupSampler
-from codezero.stats import auroc, bounded_interval, ece
-from codezero.types import BELIEF, Completion, Metrics, mean
+from codezero.stats import bounded_interval
+from codezero.types import Completion, Metrics, mean
 
 LEVELS = (1, 2, 3, 4, 5)
 
@@ -112,14 +110,7 @@ class HeldOutExam:
             judged_group(task, tried, [read_answer(each.text, task.defines, self.block).code for each in tried])
             for task, tried in zip(self.tasks, executed.attempts, strict=True)
         ]
-        compared = [
-            (verdict.correctness, truth)
-            for scored, truths in zip(evaluator.score(groups), executed.passed, strict=True)
-            for verdict, truth in zip(scored.verdicts, truths, strict=True)
-            if verdict.trainable and truth is not None
-        ]
-        evaluator.witness(compared)
-        return judge_metrics(compared)
+        return evaluator.witness(evaluator.score(groups), executed.passed)
 
     def _attempt(self, tasks: Sequence[EvalTask]) -> list[list[Completion]]:
         """[tasks, samples]"""
@@ -170,20 +161,3 @@ def distinct_solutions(executed: Executed) -> float | None:
     rows = zip(executed.attempts, executed.passed, strict=True)
     solutions = [{each.text for each, truth in zip(*row, strict=True) if truth} for row in rows]
     return mean(len(texts) for texts in solutions if texts)
-
-
-def judge_metrics(compared: Sequence[tuple[float, bool]]) -> Metrics:
-    """How far the judge can be believed: (judged correctness, passed) of what both it and the sandbox could decide.
-
-    `judge/ece` is the mean distance of a stated probability from the share that passed, in ten bins.
-    `judge/false_positive_share` is the share of failed attempts it believes, `judge/false_negative_share` the share
-    of passed attempts it does not believe, both at 0.5.
-    """
-    scores, truths = [score for score, _ in compared], [truth for _, truth in compared]
-    return {
-        "judge/auroc": auroc(scores, truths) if 0 < sum(truths) < len(truths) else None,
-        "judge/ece": ece(np.array(scores), np.array(truths)) if compared else None,
-        "judge/believed": mean(scores),
-        "judge/false_positive_share": mean(score >= BELIEF for score, truth in compared if not truth),
-        "judge/false_negative_share": mean(score < BELIEF for score, truth in compared if truth),
-    }

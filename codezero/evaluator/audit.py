@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from codezero.evaluator.evidence import LEAST_EXECUTED, EventRate, Gap, event_rate, weighted_mean
+from codezero.evaluator.evidence import LEAST_EXECUTED, EventRate, Gap, event_rate, weighted_mean, within_metrics
 from codezero.evaluator.types import Program
 from codezero.sandbox.base import TRUTH, Job, Sandbox
-from codezero.stats import auroc
+from codezero.stats import GroupOrder, auroc, group_order, within_groups
 from codezero.types import BELIEF, Metrics, Problem, Standing, Style
 
 BINS = 5
@@ -46,6 +46,8 @@ class Audited:
     """None: the sandbox could not tell."""
     weight: float
     """Attempts it stands for: 1 / its chance to be drawn (Horvitz & Thompson 1952)."""
+    group: str = ""
+    """The same for the attempts of one group; empty: one that the judge did not order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,15 @@ class Auditor:
     sandbox: Sandbox
     share: float
     seed: int
+    own: str = ""
+    """Peer id of this node. Skill within groups is measured on its attempts alone: a stranger could feign its lack."""
     window: int = WINDOW
 
-    def audit(self, attempts: Sequence[JudgedAttempt], occasion: int) -> list[tuple[JudgedAttempt, Audited]]:
-        """Execute a sample of the attempts; `occasion` varies the draw. Raises SandboxError.
+    def audit(
+        self, attempts: Sequence[JudgedAttempt], occasion: int, *, counted: bool = True
+    ) -> list[tuple[JudgedAttempt, Audited]]:
+        """Execute a sample of the attempts; `occasion` varies the draw. Raises SandboxError. `counted`: the judge has
+        weight.
 
         Attempts at problems whose expected values are mere claims are skipped: they show nothing.
         """
@@ -67,10 +74,13 @@ class Auditor:
         jobs = [Job(attempt.code, attempt.problem.tests, attempt.problem.style is Style.STDIO) for attempt, _ in drawn]
         executed = self.sandbox.run_distinct(jobs)
         truths = [TRUTH[executed[job].outcome] for job in jobs]
-        return [
-            (attempt, Audited(attempt.peer, attempt.problem.level, attempt.correctness, passed, weight))
-            for (attempt, weight), passed in zip(drawn, truths, strict=True)
-        ]
+        results = list[tuple[JudgedAttempt, Audited]]()
+        for (attempt, weight), passed in zip(drawn, truths, strict=True):
+            ordered = counted and attempt.program is not None and attempt.peer == self.own
+            group = f"{occasion} {attempt.problem.id[:16]}" if ordered else ""
+            row = Audited(attempt.peer, attempt.problem.level, attempt.correctness, passed, weight, group)
+            results.append((attempt, row))
+        return results
 
 
 def draw(attempts: Sequence[JudgedAttempt], share: float, chance: Random) -> list[tuple[JudgedAttempt, float]]:
@@ -125,6 +135,15 @@ def gap(rows: Sequence[Audited]) -> Gap | None:
     return Gap(judged - success.share, judged - high, judged - low, success.count)
 
 
+def orders(rows: Sequence[Audited]) -> list[GroupOrder]:
+    """Of the own groups, as far as they were drawn."""
+    groups: dict[str, list[tuple[float, bool]]] = {}
+    for row in rows:
+        if row.group and row.passed is not None:
+            groups.setdefault(row.group, []).append((row.correctness, row.passed))
+    return [order for order in map(group_order, groups.values()) if order.pairs]
+
+
 def metrics(rows: Sequence[Audited]) -> Metrics:
     """`audit/...`: every share with its interval of 95 %; None where there was nothing to measure."""
     decided = [row for row in rows if row.passed is not None]
@@ -134,6 +153,7 @@ def metrics(rows: Sequence[Audited]) -> Metrics:
         "audit/unknown_share": weighted_mean([(row.weight, row.passed is None) for row in rows]),
         "audit/judged": judged_success(rows),
         "audit/auroc": auroc([row.correctness for row in decided], passed) if len({*passed}) == 2 else None,
+        **within_metrics("audit/within_auroc", within_groups(orders(rows))),
     }
     for name, rate in rates(rows).items():
         low, high = rate.interval

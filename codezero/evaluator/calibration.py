@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from codezero.errors import EvaluatorError
 from codezero.evaluator.types import Judge, Program, Reading
-from codezero.stats import Array, auroc_interval, brier, ece
+from codezero.stats import Array, WithinGroups, auroc_interval, brier, ece, group_order, within_groups
 from codezero.system.signals import Share
 
 logger = logging.getLogger(__name__)
@@ -69,6 +69,8 @@ class Calibration:
     canaries: int
     reasons: tuple[str, ...] = ()
     """Why a score, or the whole judge, is not used."""
+    within: WithinGroups | None = None
+    """AUROC over pairs of canaries of one problem."""
 
     def probability(self, scores: Sequence[float | None]) -> float:
         return NO_OPINION if self.fit is None else self.fit.probability(scores)
@@ -140,7 +142,11 @@ def calibrate(
     if fit is not None and low < SKILL:
         reasons = (f"its AUROC on canaries may be as low as {low:.2f}; {SKILL} is needed", *reasons)
         fit = None
-    return Calibration(fit, area, low, brier(unseen, labels), ece(unseen, labels), len(labels), reasons)
+    of_problem: dict[str, list[tuple[float, bool]]] = {}
+    for problem, probability, passed in zip(problems, unseen.tolist(), right, strict=True):
+        of_problem.setdefault(problem, []).append((probability, passed))
+    within = within_groups(map(group_order, of_problem.values()))
+    return Calibration(fit, area, low, brier(unseen, labels), ece(unseen, labels), len(labels), reasons, within)
 
 
 def fit_positive(names: Sequence[str], scores: Array, labels: Array) -> tuple[Fit | None, tuple[str, ...]]:

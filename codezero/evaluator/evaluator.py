@@ -12,8 +12,7 @@ from codezero.code.report import StaticReport
 from codezero.config import RewardConfig
 from codezero.errors import EvaluatorError
 from codezero.evaluator.audit import JudgedAttempt
-from codezero.evaluator.calibration import Calibration
-from codezero.evaluator.evidence import Pair
+from codezero.evaluator.calibration import NO_OPINION, Calibration
 from codezero.evaluator.reliability import Watch
 from codezero.evaluator.reward import DEFAULT, Attempt, StaticEvaluator, unavailable, verdict
 from codezero.evaluator.types import Program, program
@@ -23,25 +22,25 @@ logger = logging.getLogger(__name__)
 
 
 class FrozenEvaluator(StaticEvaluator):
-    """Implements `protocols.Evaluator` with the judge that is watched, as far as it can be believed."""
+    """Implements `protocols.Evaluator` with the judge that is watched; `gated`: as far as it can be believed."""
 
-    def __init__(self, watch: Watch, *, weights: RewardConfig = DEFAULT, block: str = "best") -> None:
+    def __init__(self, watch: Watch, *, weights: RewardConfig = DEFAULT, block: str = "best", gated: bool = True):
         super().__init__(watch.guard, weights, block)
-        self._watch, self.nested = watch, (watch,)
+        self.watch, self._gated, self.nested = watch, gated, (watch,)
 
     def calibrate(self) -> Calibration:
         """Judge the canaries, unless that is done. Raises EvaluatorError."""
-        return self._watch.calibrated()
+        return self.watch.calibrated()
 
     def covered(self, problems: Sequence[Problem]) -> list[Problem]:
         """Those that are like the canaries': of others every verdict is unavailable. Raises EvaluatorError."""
-        limits = self._watch.limits(problems)
+        limits = self.watch.limits(problems)
         return [problem for problem in problems if problem.id not in limits]
 
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
         """Every verdict is unavailable while the judge cannot be asked, and where a problem is unlike the canaries'."""
         try:
-            limits = self._watch.limits(problem for problem, _ in attempts)
+            limits = self.watch.limits(problem for problem, _ in attempts)
             programs = [
                 None if problem.id in limits else program(problem, report)
                 for (problem, _), report in zip(attempts, reports, strict=True)
@@ -70,20 +69,19 @@ class FrozenEvaluator(StaticEvaluator):
             for (group, _, judged), report in zip(rows, reports, strict=True)
             if report.code is not None
         ]
-        self._watch.review(iteration, attempts)
+        self.watch.review(iteration, attempts)
 
-    def witness(self, executed: Sequence[Pair]) -> None:
-        """Executed truth from beside the reward, as (judged correctness, passed); it only raises alarms."""
-        self.memory.statuses = {}  # the exam's verdicts, of which no iteration's figures tell
-        self._watch.witness(executed)
+    def witness(self, scored: Sequence[ScoredGroup], passed: Sequence[Sequence[bool | None]]) -> Metrics:
+        """Executed truth from beside the reward: see `protocols.Evaluator`."""
+        return self.watch.witness(scored, passed)
 
     def rates(self) -> JudgeRates | None:
         """How often the judge erred about the newest canaries."""
-        return self._watch.rates()
+        return self.watch.rates()
 
     def metrics(self) -> Metrics:
         """`judge/...` and `audit/...`: skill on canaries, alarms, and shares of the verdicts since the last call."""
-        return self._watch.metrics() | super().metrics() | {"judge/outages": self.memory.outages}
+        return self.watch.metrics() | super().metrics() | {"judge/outages": self.memory.outages}
 
     def _masked(self, error: EvaluatorError) -> Verdict:
         """For the whole group, certain failures too: alone they would be compared only with each other."""
@@ -97,18 +95,18 @@ class FrozenEvaluator(StaticEvaluator):
         """Probability of each distinct program, or why there is none; the pending canaries are read among them,
         unmarked. A judge without weight is not asked. Raises EvaluatorError.
         """
-        calibration = self._watch.calibrated()
-        if calibration.fit is None:
-            return {item: (item and calibration.probability(()), "") for item in programs}
+        calibration = self.watch.calibrated()
+        if calibration.fit is None or (self._gated and not self.watch.weight):
+            return {item: (item and NO_OPINION, "") for item in programs}
         programs_read = {item for item in programs if item is not None}
         if programs_read:
-            programs_read |= self._watch.pending()
+            programs_read |= self.watch.pending()
         # by all of their text: the order of a set differs between processes, and decides what is read in one batch
         distinct = sorted(programs_read, key=lambda p: (p.question, p.code, p.entry_point, p.stdio, repr(p.examples)))
-        judge = self._watch.judge
+        judge = self.watch.judge
         read = judge.read(distinct, calibration.wanted(judge.names)) if distinct else []
         readings = dict(zip(distinct, read, strict=True))
-        self._watch.absorb(readings)
+        self.watch.absorb(readings)
         return {None: (None, "")} | {
             item: (calibration.opinion(reading.scores), reading.why_not or "the judge abstains")
             for item, reading in readings.items()

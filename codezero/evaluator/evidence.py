@@ -8,11 +8,24 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from codezero.evaluator.calibration import Calibration, calibrate
+import numpy as np
+
+from codezero.evaluator.calibration import SKILL, Calibration, calibrate
 from codezero.evaluator.canaries import CanaryKind
 from codezero.evaluator.types import Program
-from codezero.stats import Interval, auroc_interval, mean_interval, wilson
-from codezero.types import BELIEF, JudgeRates, Metrics
+from codezero.stats import (
+    GroupOrder,
+    Interval,
+    WithinGroups,
+    auroc,
+    auroc_interval,
+    ece,
+    group_order,
+    mean_interval,
+    wilson,
+    within_groups,
+)
+from codezero.types import BELIEF, JudgeRates, Metrics, ScoredGroup, Status, mean
 
 MOST_BELIEVED = 0.10
 """Share of attacks, or of transplanted attempts, that may be believed."""
@@ -21,6 +34,10 @@ MOST_LOST = 0.05
 MOST_GAP = 0.05
 """Judged minus executed success that may be certain."""
 LEAST_EXECUTED = 50
+ENOUGH_GROUPS = 40
+"""Groups with a right and a wrong attempt that tell a judge's skill within groups: with 4 attempts each, 120 pairs.
+The interval is then some 0.09 to either side: of simulated judges a coin never reaches SKILL, an AUROC of 0.73 in 97 %.
+"""
 MOST_OF_A_KIND = 0.25
 """Share of the buffer that transplants, and audited attempts, may each fill: the rest must not be forgotten."""
 
@@ -70,6 +87,48 @@ class JudgedCanary:
     """In the order of the judge's names; None: not read yet, or unreadable."""
 
 
+def compared(
+    scored: Sequence[ScoredGroup], passed: Sequence[Sequence[bool | None]]
+) -> tuple[list[Pair], list[GroupOrder]]:
+    """What was judged of all attempts that both could decide; and the order in each group of those that the static pass
+    left to the judge."""
+    pairs, orders = list[Pair](), list[GroupOrder]()
+    for group, truths in zip(scored, passed, strict=True):
+        known = [
+            (verdict, truth)
+            for verdict, truth in zip(group.verdicts, truths, strict=True)
+            if verdict.trainable and truth is not None
+        ]
+        pairs += [(verdict.correctness, truth) for verdict, truth in known]
+        judged = [(verdict.correctness, truth) for verdict, truth in known if verdict.status is Status.JUDGED]
+        orders.append(group_order(judged))
+    return pairs, orders
+
+
+def within_metrics(name: str, within: WithinGroups | None) -> Metrics:
+    """`NAME` is the AUROC within groups; also its interval, and of how many pairs and groups it is."""
+    keys = (name, *(f"{name}_{part}" for part in ("low", "high", "pairs", "groups")))
+    return dict(zip(keys, within or [None] * len(keys), strict=True))
+
+
+def executed_metrics(pairs: Sequence[Pair], orders: Sequence[GroupOrder]) -> Metrics:
+    """How far the judge can be believed about attempts that were executed.
+
+    `judge/auroc` is over all attempts, of whatever problem, `judge/exam_within_auroc` over pairs of one group.
+    `judge/ece` is the mean distance of a stated probability from the share that passed, in ten bins.
+    `judge/false_positive_share` is the share of failed attempts it believes, `judge/false_negative_share` the share
+    of passed attempts it does not believe, both at 0.5.
+    """
+    scores, truths = [score for score, _ in pairs], [truth for _, truth in pairs]
+    return {
+        "judge/auroc": auroc(scores, truths) if 0 < sum(truths) < len(truths) else None,
+        "judge/ece": ece(np.array(scores), np.array(truths)) if pairs else None,
+        "judge/believed": mean(scores),
+        "judge/false_positive_share": mean(score >= BELIEF for score, truth in pairs if not truth),
+        "judge/false_negative_share": mean(score < BELIEF for score, truth in pairs if truth),
+    } | within_metrics("judge/exam_within_auroc", within_groups(orders))
+
+
 def weighted_mean(weighted: Sequence[tuple[float, float]]) -> float | None:
     """Hájek's estimator: the weighted sum over the sum of the weights; None for nothing."""
     total = sum(weight for weight, _ in weighted)
@@ -106,6 +165,14 @@ def skill_lost(then: float | None, now: float, high: float) -> str:
     return f"its AUROC on canaries fell from {then:.2f} to {now:.2f}"
 
 
+def orders_badly(within: WithinGroups | None) -> str:
+    """Why what the judge says of its policy's attempts counts for nothing; empty where it counts or is unknown."""
+    if within is None or within.groups < ENOUGH_GROUPS or within.low >= SKILL:
+        return ""
+    known = f"{within.area:.2f}, and may be as low as {within.low:.2f} ({within.pairs} pairs of {within.groups} groups)"
+    return f"has no proven skill within groups and gets weight 0: its AUROC there is {known}; {SKILL} is needed"
+
+
 def gap_open(source: str, gap: Gap) -> str:
     if gap.low <= MOST_GAP:
         return ""
@@ -139,6 +206,21 @@ def canary_auroc(canaries: Sequence[JudgedCanary], calibration: Calibration) -> 
     return auroc_interval([calibration.probability(scores) for _, scores in read], [right for right, _ in read])
 
 
+def canary_alarms(canaries: Sequence[JudgedCanary], known: Calibration, first_auroc: float | None) -> list[str]:
+    """Results of the drift tests on canaries, empty where nothing is alarming. first_auroc: as first calibrated."""
+    if known.fit is None:
+        return []
+    now, _, high = canary_auroc(canaries, known)
+    attacks, transplants = (
+        believed(canaries, known, kind, right=False) for kind in (CanaryKind.ATTACK, CanaryKind.TRANSPLANT)
+    )
+    return [
+        too_much_believed("wrong answers dressed up to please", attacks),
+        too_much_believed("its policy's answers to other questions", transplants),
+        skill_lost(first_auroc, now, high),
+    ]
+
+
 def believed(canaries: Sequence[JudgedCanary], known: Calibration, *kinds: CanaryKind, right: bool) -> EventRate:
     """Share of the right (wrong) canaries of these kinds that the judge believes. Unread canaries do not count."""
     events = [
@@ -155,12 +237,12 @@ def canary_rates(canaries: Sequence[JudgedCanary], known: Calibration) -> tuple[
     return believed(canaries, known, *wrong, right=False), believed(canaries, known, CanaryKind.REFERENCE, right=True)
 
 
-def judge_rates(canaries: Sequence[JudgedCanary], known: Calibration) -> JudgeRates | None:
-    """How often the judge errs; None where that is unknown. A judge without weight believes everything."""
+def judge_rates(canaries: Sequence[JudgedCanary], known: Calibration, *, believes_all: bool) -> JudgeRates | None:
+    """How often the judge errs; None where that is unknown. One without weight `believes_all`."""
     wrong, right = canary_rates(canaries, known)
     if wrong.share is None or right.share is None:
         return None
-    shares = (1.0, 0.0) if known.fit is None else (wrong.share, 1 - right.share)
+    shares = (1.0, 0.0) if believes_all else (wrong.share, 1 - right.share)
     return JudgeRates(*shares, wrong.count, right.count)
 
 

@@ -42,8 +42,9 @@ class ExecutedEvaluator(StaticEvaluator):
     def review(self, iteration: int, scored: Sequence[ScoredGroup]) -> None:
         """There is no judge to test."""
 
-    def witness(self, executed: Sequence[tuple[float, bool]]) -> None:
-        """Does nothing: the reward is the truth."""
+    def witness(self, scored: Sequence[ScoredGroup], passed: Sequence[Sequence[bool | None]]) -> Metrics:
+        """Nothing: the reward is the truth."""
+        return {}
 
     def rates(self) -> None:
         """Without a judge there are no errors."""
@@ -77,13 +78,11 @@ class HybridEvaluator(FrozenEvaluator):
         super().__init__(watch, weights=weights, block=block)
         self._executed = ExecutedEvaluator(watch.guard, sandbox, weights=weights, block=block)
         self._decided: list[bool] = []
-        self.frozen = FrozenEvaluator(watch, weights=weights, block=block)
-        """The judge alone, which the exam holds against execution."""
 
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
         executed = self._executed.judge(attempts, reports)
         programs = [program(problem, report) for (problem, _), report in zip(attempts, reports, strict=True)]
-        self._watch.join(
+        self.watch.join(
             (problem, read, first.correctness >= BELIEF)
             for (problem, _), read, first in zip(attempts, programs, executed, strict=True)
             if read is not None and first.status is Status.JUDGED

@@ -8,7 +8,6 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from random import Random
 from typing import Annotated
 
@@ -23,10 +22,11 @@ from codezero.evaluator.audit import Audited, Auditor, JudgedAttempt
 from codezero.evaluator.calibration import Calibration, read_all
 from codezero.evaluator.canaries import Canary, CanaryKind, draw_canaries, transplants
 from codezero.evaluator.coverage import Coverage, coverage_of, limits
-from codezero.evaluator.evidence import Gap, JudgedCanary, Look, Pair
+from codezero.evaluator.evidence import Gap, JudgedCanary, Look
 from codezero.evaluator.types import Judge, Program, Reading, program, request, unread
+from codezero.stats import GroupOrder, WithinGroups, within_groups
 from codezero.system.state import StateFile
-from codezero.types import BELIEF, JudgeRates, Metrics, Problem, Worked
+from codezero.types import BELIEF, JudgeRates, Metrics, Problem, ScoredGroup, Worked
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +66,10 @@ class Memory(msgspec.Struct, forbid_unknown_fields=True):
     """Attempts executed in all."""
     looked_at: _Count = 0
     """`drawn` at the last drift test on the audit."""
+    examined: list[GroupOrder] = []
+    """Of the newest exam."""
+    within: WithinGroups | None = None
+    """Of the newest exam and the audited own attempts together."""
 
 
 class Watch(StateFile[Memory], file="watch.json", schema=Memory):
@@ -91,6 +95,12 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
     @property
     def alarms(self) -> tuple[str, ...]:
         return tuple(reason for last in self.memory.looks.values() for reason in last.reasons)
+
+    @property
+    def weight(self) -> float | None:
+        """0: no proven skill, on canaries or within the groups of its policy. None: it was not calibrated."""
+        known = self.memory.calibration
+        return known and float(known.fit is not None and not evidence.orders_badly(self.memory.within))
 
     def calibrated(self) -> Calibration:
         """The present calibration; the first call makes one. Raises EvaluatorError."""
@@ -123,10 +133,15 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         drawn = Random(f"{self._seed} {self.memory.drawn}").sample(attempts, min(most, len(attempts)))
         self.memory.waiting += [JudgedCanary(of.id, read, passed, CanaryKind.AUDITED) for of, read, passed in drawn]
 
-    def witness(self, executed: Sequence[Pair]) -> None:
+    def witness(self, scored: Sequence[ScoredGroup], passed: Sequence[Sequence[bool | None]]) -> Metrics:
         """Executed truth from beside the reward. It never enters calibration."""
         self.judge.forget()
-        self._test_gap("exam", evidence.gap_of(executed))
+        known, (pairs, orders) = self.memory.calibration, evidence.compared(scored, passed)
+        self._test_gap("exam", evidence.gap_of(pairs))
+        if known is None or known.fit is not None:
+            self.memory.examined = [order for order in orders if order.pairs]
+            self._test_order()
+        return evidence.executed_metrics(pairs, orders)
 
     def review(self, iteration: int, attempts: Sequence[JudgedAttempt]) -> None:
         """Prepare the next canaries, audit, test for drift, and calibrate anew when that is due.
@@ -139,7 +154,8 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         if self._auditor is not None:
             self._audit(self._auditor, iteration, attempts)
         if iteration % LOOK_EVERY == 0:
-            self._note("canaries", self._canary_alarms())
+            memory = self.memory
+            self._note("canaries", evidence.canary_alarms(memory.canaries, self.calibrated(), memory.first_auroc))
         self._give_up_if_hopeless()
         every = self._settings.refit_every
         if self.memory.tighten or (every and iteration % every == 0):
@@ -151,7 +167,8 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
 
     def rates(self) -> JudgeRates | None:
         """How often the judge erred about the newest canaries; None before it was calibrated."""
-        return (known := self.memory.calibration) and evidence.judge_rates(self.memory.canaries, known)
+        known = self.memory.calibration
+        return known and evidence.judge_rates(self.memory.canaries, known, believes_all=not self.weight)
 
     def metrics(self) -> Metrics:
         """`judge/...`, and `audit/...` where attempts are audited."""
@@ -159,11 +176,13 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         skill = ("auroc", "auroc_low", "brier", "ece")
         measured: Metrics = {
             **{f"judge/canary_{name}": known and getattr(known, name) for name in skill},
-            "judge/weight": known and float(known.fit is not None),
+            "judge/weight": self.weight,
             "judge/calibrations": memory.refits,
             "judge/canaries": len(memory.canaries),
             "judge/identity": memory.identity,
             "judge/alarm": "; ".join(self.alarms) or None,
+            **evidence.within_metrics("judge/canary_within_auroc", known and known.within),
+            **evidence.within_metrics("judge/within_auroc", memory.within),
         }
         if known is not None:
             measured |= evidence.belief_metrics(memory.canaries, known)
@@ -229,7 +248,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
 
     def _audit(self, auditor: Auditor, iteration: int, attempts: Sequence[JudgedAttempt]) -> None:
         """Execute a sample; the results join the canaries, and are tested once they are many."""
-        memory, results = self.memory, auditor.audit(attempts, iteration)
+        memory, results = self.memory, auditor.audit(attempts, iteration, counted=bool(self.weight))
         memory.audited = [*memory.audited, *(result for _, result in results)][-auditor.window :]
         memory.drawn += len(results)
         memory.waiting += [
@@ -240,23 +259,17 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         if memory.drawn - memory.looked_at >= AUDIT_BATCH:
             memory.looked_at = memory.drawn
             self._test_gap("audit", audit.gap(memory.audited))
+            self._test_order()
 
     def _test_gap(self, source: str, gap: Gap | None) -> None:
         if gap is not None:
             self.memory.gaps[source] = gap
             self._note(source, [evidence.gap_open(source, gap)])
 
-    def _canary_alarms(self) -> list[str]:
-        known = self.calibrated()
-        if known.fit is None:
-            return []
-        now, _, high = evidence.canary_auroc(self.memory.canaries, known)
-        believed = partial(evidence.believed, self.memory.canaries, known, right=False)
-        return [
-            evidence.too_much_believed("wrong answers dressed up to please", believed(CanaryKind.ATTACK)),
-            evidence.too_much_believed("its policy's answers to other questions", believed(CanaryKind.TRANSPLANT)),
-            evidence.skill_lost(self.memory.first_auroc, now, high),
-        ]
+    def _test_order(self) -> None:
+        memory = self.memory
+        memory.within = within_groups([*memory.examined, *audit.orders(memory.audited)])
+        self._note("attempts of its policy", [evidence.orders_badly(memory.within)])
 
     def _note(self, source: str, results: Sequence[str]) -> None:
         """Store and log the results of the drift tests on one source of evidence; an empty one is no alarm."""

@@ -37,8 +37,9 @@ class ScoredEvaluator:
     def review(self, iteration: int, scored: Sequence[ScoredGroup]) -> None:
         """There is no judge to test."""
 
-    def witness(self, executed: Sequence[tuple[float, bool]]) -> None:
-        """Does nothing: the reward is the truth."""
+    def witness(self, scored: Sequence[ScoredGroup], passed: Sequence[Sequence[bool | None]]) -> Metrics:
+        """Nothing: the reward is the truth."""
+        return {}
 
     def rates(self) -> None:
         """Without a judge there are no errors."""

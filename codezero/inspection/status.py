@@ -30,7 +30,7 @@ from codezero.monitor.run_types import (
     RunCore,
     RunView,
 )
-from codezero.monitor.summaries import attempts_line, level_lines, proposal_lines, rehearsal
+from codezero.monitor.summaries import attempts_line, judge_line, level_lines, proposal_lines, rehearsal
 from codezero.monitor.text import readable_name
 from codezero.solver.hub_push import HubState, read_state
 from codezero.swarm.network_status import FILE, FOLDER, NetworkStatus
@@ -200,6 +200,8 @@ class RunStatus(RunCore, frozen=True, kw_only=True):
     """k"""
     executed_source: str
     """How it was measured: executed, audited(n) or judged; empty: not at all."""
+    judge: str
+    """How far the judge can be believed, as a person reads it; empty: not known."""
     peers: float | None
     """Heard from lately."""
     quarantined: dict[str, str]
@@ -250,6 +252,7 @@ def read_run(folder: Path, files: RunFiles | None = None) -> RunStatus:
         executed_high=exam.high if exam else None,
         executed_samples=exam.samples if exam else None,
         executed_source=exam.source if exam else "",
+        judge=judge_line(fold.judge),
         peers=fold.newest("swarm/peers"),
         quarantined={peer.peer: peer.reason for peer in files.network.peers if peer.reason} if files.network else {},
         submissions=files.outbox,

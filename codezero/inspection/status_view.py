@@ -19,7 +19,7 @@ from codezero.errors import ConfigError
 from codezero.inspection.status import MAX_BYTES, UNKNOWN, RunFiles, RunStatus, newest_run, read_run
 from codezero.monitor.terminal import live_console
 from codezero.monitor.text import clean, count, duration, measured, print_flushed, readable_name
-from codezero.swarm.network_status import NetworkStatus
+from codezero.swarm.network_status import DIRECT, NetworkStatus
 from codezero.system.signals import Stop
 
 STALE_SECONDS = 30.0
@@ -78,6 +78,7 @@ def _lines(status: RunStatus) -> list[tuple[str, str]]:
         ("attempts", status.attempts or UNKNOWN),
         ("hindrance", status.hindrance),
         ("truth", _executed(status)),
+        ("judge", status.judge),
         ("level", _known(status.level)),
         ("peers", UNKNOWN if status.peers is None else f"{status.peers:.0f} heard lately"),
     ]
@@ -152,12 +153,13 @@ def print_peers(status: NetworkStatus) -> None:
     for address in status.addresses:
         console.print(Text(f"  {clean(address, 200)}", "dim"), soft_wrap=True)
     table = Table(box=box.SIMPLE, padding=(0, 1))
-    for column in ("peer", "heard", "bodies", "groups", "KiB", "failures", "state"):
+    for column in ("peer", "heard", "by way of", "bodies", "groups", "KiB", "failures", "state"):
         table.add_column(column, justify="right" if column in ("heard", "bodies", "groups", "KiB") else "left")
     for peer in status.peers:
         table.add_row(
             Text(readable_name(peer.peer)),
             f"{duration(peer.heard_seconds_ago)} ago",
+            Text(peer.way if peer.way in ("", DIRECT) else readable_name(peer.way)),
             str(peer.bodies),
             str(peer.groups),
             f"{peer.size / 1024:.0f}",

@@ -17,10 +17,11 @@ from codezero.monitor.summaries import (
     audit_line,
     best_and_worst,
     code_of,
+    judge_line,
     level_lines,
     proposal_lines,
 )
-from codezero.monitor.text import clean, count, duration, measured, percent, readable_name
+from codezero.monitor.text import clean, count, duration, measured, percent, readable_name, within_groups
 from codezero.system.files import replacing, write_atomic
 
 NOT_MEASURED = "not measured"
@@ -163,19 +164,28 @@ def _judge(fold: Fold, exams: Sequence[ExamView]) -> Iterator[str]:
     yield "\n## Can the judge be believed?\n"
     for iteration, trouble in fold.troubles:
         yield f"- iteration {iteration}: {_inline(trouble, 500)}"
-    if audit := audit_line(fold.judge):
-        yield f"- {audit}\n"
+    yield from (f"- {line}\n" for line in (judge_line(fold.judge), audit_line(fold.judge)) if line)
     known = [exam for exam in exams if exam.believed is not None]
     if not known:
         yield f"Against executed truth: {NOT_MEASURED}."
         return
     yield "The judge never runs code; here it is held against the execution of the same attempts.\n"
-    head = ["iteration", "judge believes", "executed truth", "AUROC", "wrong but believed", "right but not believed"]
+    head = [
+        "iteration",
+        "judge believes",
+        "executed truth",
+        "AUROC within groups",
+        "AUROC over problems",
+        "wrong but believed",
+        "right but not believed",
+    ]
     rows: list[list[str]] = []
     for exam in _ends(known):
         area = "—" if exam.auroc is None else f"{exam.auroc:.3f}"
         wrong, right = percent(exam.false_positive_share), percent(exam.false_negative_share)
-        rows.append([str(exam.iteration), percent(exam.believed), percent(exam.average), area, wrong, right])
+        ranks = within_groups(exam.within_auroc, exam.within_auroc_low, exam.within_auroc_high, exam.within_auroc_pairs)
+        ranks = ranks.removeprefix("AUROC ").replace(" within groups", "") or "—"
+        rows.append([str(exam.iteration), percent(exam.believed), percent(exam.average), ranks, area, wrong, right])
     yield from _table(head, *rows)
 
 

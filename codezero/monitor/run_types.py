@@ -10,10 +10,7 @@ import msgspec
 
 MAX_POINTS = 240
 """Points of a series: neighbours are averaged, so that a long run keeps its shape."""
-MAX_EXAMS = 400
-MAX_ROUNDS = 40
-MAX_PEERS = 200
-MAX_TREND = 24
+MAX_EXAMS, MAX_ROUNDS, MAX_PEERS, MAX_TREND = 400, 40, 200, 24
 
 Series = list[tuple[float, float]]
 """[(iteration, value)], oldest first."""
@@ -43,6 +40,10 @@ class ExamView(msgspec.Struct, frozen=True, kw_only=True):
     problems: float | None
     unknown_share: float | None
     auroc: float | None
+    within_auroc: float | None
+    within_auroc_low: float | None
+    within_auroc_high: float | None
+    within_auroc_pairs: float | None
     false_positive_share: float | None
     false_negative_share: float | None
 

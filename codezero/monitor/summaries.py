@@ -10,7 +10,7 @@ from codezero.monitor.health import REASON
 from codezero.monitor.metrics_file import number
 from codezero.monitor.run_state import Fold
 from codezero.monitor.run_types import ExamView
-from codezero.monitor.text import clean, count, duration, measured, percent, print_flushed
+from codezero.monitor.text import clean, count, duration, measured, percent, print_flushed, within_groups
 from codezero.types import REHEARSAL, Completion, Metrics, ScoredGroup, Verdict
 
 FENCED = re.compile(r"```(?:[^\S\n]*(?:\w+[^\S\n]*)?\n)?(.*?)(?:```|\Z)", re.DOTALL)
@@ -174,6 +174,19 @@ def attempts_line(fold: Fold, *, whole: bool = False) -> str:
     )
 
 
+def within_line(row: Metrics, name: str) -> str:
+    """`AUROC 0.96 [0.91, 0.98] within groups, of 695 pairs`, whose keys begin with `name`; empty when not measured."""
+    return within_groups(*(number(row, f"{name}{part}") for part in ("", "_low", "_high", "_pairs")))
+
+
+def judge_line(row: Metrics) -> str:
+    """How far the judge can be believed: on the policy's executed attempts, and on known solutions; empty: unknown."""
+    over = number(row, "judge/canary_auroc")
+    pooled = "" if over is None else f"AUROC {over:.2f} over problems, on references and mutants"
+    weight = "it has no weight" if number(row, "judge/weight") == 0 else ""
+    return "; ".join(filter(None, (within_line(row, "judge/within_auroc"), pooled, weight)))
+
+
 def audit_line(row: Metrics) -> str:
     """`judge says 71.0 %, audit says 43.0 % [35.0, 51.0] (212 attempts executed)`; empty without an audit."""
     success = number(row, "audit/success")
@@ -181,7 +194,9 @@ def audit_line(row: Metrics) -> str:
         return ""
     passing = measured(success, number(row, "audit/success_low"), number(row, "audit/success_high"))
     executed = count(number(row, "audit/count") or 0, "attempt")
-    return f"judge says {percent(number(row, 'audit/judged'))}, audit says {passing} ({executed} executed)"
+    ranks = within_line(row, "audit/within_auroc")
+    said = f"judge says {percent(number(row, 'audit/judged'))}, audit says {passing} ({executed} executed)"
+    return f"{said}; {ranks}" if ranks else said
 
 
 def proposal_lines(row: Metrics) -> list[tuple[str, str]]:

@@ -23,7 +23,17 @@ from rich.text import Text
 
 from codezero.monitor.run_types import ExamView
 from codezero.monitor.summaries import PlainView, RunState, best_and_worst, code_of, rehearsal
-from codezero.monitor.text import clean, count, duration, gauge, interval, percent, readable_name, sparkline
+from codezero.monitor.text import (
+    clean,
+    count,
+    duration,
+    gauge,
+    interval,
+    percent,
+    readable_name,
+    sparkline,
+    within_groups,
+)
 from codezero.types import ScoredGroup, Verdict
 
 HINT = "Ctrl-C saves and stops; the same command goes on from there."
@@ -149,11 +159,13 @@ def _facts(state: RunState) -> RenderableType:
 
 
 def _trust(exam: ExamView | None) -> str:
-    """`believes 61.0 %, executed truth 58.2 %, AUROC 0.98`."""
+    """`believes 61.0 %, executed 58.2 %, AUROC 0.96 [0.91, 0.98] within groups, 0.98 over problems`."""
     if exam is None or exam.believed is None:
         return "not compared with executed truth yet"
-    line = f"believes {percent(exam.believed)}, {exam.source} truth {percent(exam.average)}"
-    return line if exam.auroc is None else f"{line}, AUROC {exam.auroc:.2f}"
+    line = f"believes {percent(exam.believed)}, {exam.source} {percent(exam.average)}"
+    ranks = within_groups(exam.within_auroc, exam.within_auroc_low, exam.within_auroc_high, exam.within_auroc_pairs)
+    over = "" if exam.auroc is None else f"{'' if ranks else 'AUROC '}{exam.auroc:.2f} over problems"
+    return ", ".join(filter(None, (line, ranks.partition(", of ")[0], over)))
 
 
 def _problem(scored: ScoredGroup | None, code_rows: int) -> RenderableType:

@@ -91,6 +91,13 @@ def measured(share: float | None, low: float | None, high: float | None) -> str:
     return f"{percent(share)} {interval(low, high)}".rstrip()
 
 
+def within_groups(area: float | None, low: float | None, high: float | None, pairs: float | None) -> str:
+    """`AUROC 0.96 [0.91, 0.98] within groups, of 695 pairs`; empty when not measured."""
+    if area is None or low is None or high is None or pairs is None:
+        return ""
+    return f"AUROC {area:.2f} [{low:.2f}, {high:.2f}] within groups, of {count(pairs, 'pair')}"
+
+
 def duration(seconds: float) -> str:
     """`0.6 s`, `4 m 12 s` or `2 h 05 m`."""
     if seconds < 60:

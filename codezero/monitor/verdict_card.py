@@ -12,9 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from codezero.monitor.metrics_file import number
+from codezero.monitor.summaries import within_line
 from codezero.monitor.terminal import framed
 from codezero.monitor.text import clean, count, percent
 from codezero.sandbox.base import TRUTH, Execution, Outcome
+from codezero.stats import auroc, group_order, within_groups
 from codezero.types import BELIEF, Metrics, ScoredGroup, Status, Verdict
 
 STYLES = {
@@ -38,6 +40,15 @@ class JudgedProblem:
         return [
             (verdict.correctness >= BELIEF) != passed if verdict.trainable and passed is not None else None
             for verdict, passed in zip(self.scored.verdicts, truth, strict=self.executed is not None)
+        ]
+
+    def compared(self) -> list[tuple[float, bool]]:
+        """(judged correctness, passed) of the attempts that were left to the judge, and that execution decided."""
+        truth = [TRUTH[run.outcome] for run in self.executed or ()]
+        return [
+            (verdict.correctness, passed)
+            for verdict, passed in zip(self.scored.verdicts, truth, strict=self.executed is not None)
+            if verdict.status is Status.JUDGED and passed is not None
         ]
 
     def contradictions(self) -> Counter[str]:
@@ -73,6 +84,18 @@ def mistakes(kinds: Counter[str]) -> list[str]:
             "either it is mistaken, or the tests are too few"
         )
     return lines
+
+
+def audited_skill(compared: Sequence[Sequence[tuple[float, bool]]]) -> str:
+    """How well the judge ranks attempts that were executed, by problem; empty where there is no pair to rank."""
+    within, rows = within_groups(map(group_order, compared)), [row for rows in compared for row in rows]
+    if len({passed for _, passed in rows}) < 2:
+        return ""
+    over = f"AUROC of the judge on these attempts {auroc(*zip(*rows, strict=True)):.2f} over problems"
+    if within is None:
+        return f"{over}; no problem has a right and a wrong one"
+    known = f"{within.area:.2f} [{within.low:.2f}, {within.high:.2f}] within groups"
+    return f"{over}, {known}, of {count(within.pairs, 'pair')}"
 
 
 def loud_mistakes(problems: Iterable[JudgedProblem]) -> list[Text]:
@@ -136,6 +159,8 @@ def summary(marked: Sequence[JudgedProblem], known: Metrics) -> RenderableType:
         decided = [passed for passed in executed if passed is not None]
         share = percent(sum(decided) / len(decided) if decided else None)
         lines.append(Text(f"executed {share} right, {len(executed) - len(decided)} undecided"))
+    if skill := audited_skill([problem.compared() for problem in marked]):
+        lines.append(Text(skill))
     lines += [*loud_mistakes(marked), Text(skill_line(known), "dim")]
     family = known.get("judge/calibrated_on")
     if family is not None:
@@ -153,8 +178,9 @@ def skill_line(known: Metrics) -> str:
         return "how far the judge can be believed was not measured"
     weight = "" if number(known, "judge/weight") else ": no proven skill, so it counts for nothing"
     false = percent(number(known, "judge/canary_false_positive_share"))
-    skill = f"the judge's AUROC on known solutions is {area:.3f} (at least {low:.3f})"
-    return f"{skill}; it believes {false} of the wrong ones{weight}"
+    skill = f"the judge's AUROC on known solutions, over problems, is {area:.3f} (at least {low:.3f})"
+    ranks = within_line(known, "judge/canary_within_auroc").replace("groups", "problems")
+    return "; ".join(filter(None, (skill, ranks, f"it believes {false} of the wrong ones{weight}")))
 
 
 def print_marked(marked: Iterable[tuple[JudgedProblem, Metrics]]) -> None:

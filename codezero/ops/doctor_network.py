@@ -25,7 +25,7 @@ from codezero.nano import NANO
 from codezero.ops.findings import Finding, fail, ok, unknown, warn
 from codezero.problems.hub import SETS
 from codezero.swarm.messages import network_settings
-from codezero.swarm.network_status import NetworkStatus, outward_address
+from codezero.swarm.network_status import NetworkStatus, own_addresses
 from codezero.wiring.chain import open_client
 
 DIAL_SECONDS, REQUEST_SECONDS, CHAIN_SECONDS, JUDGE_SECONDS = 4.0, 6.0, 8.0, 10.0
@@ -107,15 +107,16 @@ def reach(config: SwarmConfig, network: NetworkStatus | None) -> Finding:
     if config.kind == "local":
         return ok("a swarm of one is reached by nobody")
     if network is not None:
-        return {True: ok, False: warn, None: unknown}[network.reachable](network.reachability)
+        unreached = ok if network.neighbours else warn
+        return {True: ok, False: unreached, None: unknown}[network.reachable](network.reachability)
     if config.reachable == "no":
-        return ok("as set: this node is relayed (swarm.reachable=no)")
+        return ok("as set: others get its rollouts by relays (swarm.reachable=no)")
     if config.announce:
         return _announced(config)
     host = ipaddress.ip_address(config.host)
     if host.is_loopback:
         return warn(f"swarm.host={config.host}: this machine's own nodes alone reach it", "set swarm.host=0.0.0.0")
-    return judge_outward(outward_address() if host.is_unspecified else str(host), config.port)
+    return judge_outward([*own_addresses(host.version), None][0] if host.is_unspecified else str(host), config.port)
 
 
 def _announced(config: SwarmConfig) -> Finding:
@@ -136,7 +137,7 @@ def _announced(config: SwarmConfig) -> Finding:
 def judge_outward(outward: str | None, port: int) -> Finding:
     """outward: this machine's address towards others; None: it has none."""
     if outward is None:
-        return fail("this machine has no way out", "connect it to a network")
+        return fail("this machine has no address but its own loopback", "connect it to a network")
     mend = f"open TCP port {port or '(set one with --p2p-port)'} in the firewall"
     if ipaddress.ip_address(outward).is_global:
         return unknown(f"from inside: others dial {outward}; a running node asks its neighbours", mend)

@@ -15,12 +15,12 @@ import msgspec
 
 from codezero.errors import UnreachableError
 from codezero.swarm import schema
-from codezero.swarm.framing import body_digest, decode_header, encode_header
-from codezero.swarm.listener import Listener, ShardEstimate
+from codezero.swarm.direct import encode_headers
+from codezero.swarm.listener import Listener
 from codezero.swarm.messages import Answered, Fetch, Publish, ReceivedBody, ReceivedFeedback
-from codezero.swarm.records import LIFETIME, MAX_DEPOSIT, ROUNDS_BEHIND, PeerRecordValidator, RecordPlace, place_of
-from codezero.swarm.schema import GROUPS, MARKET, VERSIONS, Kind, WireRefusal
-from codezero.swarm.serving import BodyServer, ChunkRequest, FeedbackExchange
+from codezero.swarm.records import LIFETIME, ROUNDS_BEHIND, PeerRecordValidator, RecordPlace, ShardEstimate, place_of
+from codezero.swarm.schema import GROUPS, MARKET, VERSIONS, Kind, WireRefusal, body_digest, decode_header, encode_header
+from codezero.swarm.serving import BodyRelay, BodyServer, ChunkRequest, FeedbackExchange
 from codezero.swarm.transport import UNANSWERED, Call, Transport
 from codezero.swarm.trust import PeerTrust
 from codezero.swarm.wire import DECODE, ENCODE, decode_versions, environment_of, largest
@@ -29,8 +29,6 @@ from codezero.types import Problem, mean
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two attempts to store a record that nobody was seen to have."""
-DEPOSIT_SECONDS = 60.0
-"""Least time between two bodies that an unreachable author leaves in the DHT."""
 SILENCE_SECONDS, RETRY_SECONDS = 20.0, 0.5
 """Without a piece of a file, after which its holder is given up, and until it is asked again: an empty answer may mean
 that the allowance is used up."""
@@ -58,18 +56,16 @@ class Announcement:
 
 
 class Announcer:
-    """One node's announcements. Unless `reachable`, bodies are left in the DHT too, since nobody can pull them."""
+    """One node's announcements."""
 
     def __init__(
         self, transport: Transport, server: BodyServer, validator: PeerRecordValidator, sharding: ShardEstimate
     ) -> None:
         self.counts: Counter[str] = Counter()
-        self.reachable = True
         self._transport, self._server, self._sharding = transport, server, sharding
         self._swarm, self._clock = validator.swarm, validator.clock
         self._queued: dict[tuple[Kind, int], deque[QueuedItem]] = {}
         self._announced: dict[tuple[Kind, int], Announcement] = {}
-        self._deposited: dict[Kind, float] = {}
 
     def add(self, message: Publish) -> None:
         """Queue for the next turn; the newest MAX_ITEMS of a kind and round are kept. Raises WireRefusal."""
@@ -96,8 +92,7 @@ class Announcer:
             return None
         newest_first = list(reversed(self._queued.pop((kind, round_number))))
         encode = functools.partial(ENCODE[kind], peer=self._transport.me, round_number=round_number)
-        most = schema.MAX_BODY if self.reachable else MAX_DEPOSIT
-        items, body = largest(newest_first, lambda some: encode([item.content for item in some]), most)
+        items, body = largest(newest_first, lambda some: encode([item.content for item in some]))
         if not items:
             return None
         contents = [item.content for item in items[: 0 if kind in (VERSIONS, MARKET) else 16]]
@@ -119,25 +114,22 @@ class Announcer:
         )
         return header, body
 
+    def headers(self) -> bytes:
+        """What is announced now, for whoever asks."""
+        return encode_headers({announcement.place: announcement.header for announcement in self._announced.values()})
+
     async def announce(self) -> None:
         """Announce what is new, and again what is about to expire."""
         for kind in ENCODE:
-            due = self.reachable or self._clock() >= self._deposited.get(kind, 0.0) + DEPOSIT_SECONDS
-            if due and (packed := self.pack(kind)):
-                await self._keep(*packed)
+            if packed := self.pack(kind):
+                self._keep(*packed)
         for announcement in list(self._announced.values()):
             if announcement.expiry < self._clock() + LIFETIME / 2 and not announcement.tries.left:
                 await self._store(announcement)
 
-    async def _keep(self, header: schema.Header, body: bytes) -> None:
-        """Serve a body; if nobody can pull it, leave it in the DHT. Its header takes the place of the one before."""
+    def _keep(self, header: schema.Header, body: bytes) -> None:
+        """Serve a body. Its header takes the place of the one before."""
         self._server.bodies[header.digest] = body
-        if not self.reachable:
-            self._deposited[header.kind] = self._clock()
-            kept = False
-            with contextlib.suppress(*UNANSWERED):
-                kept = await self._transport.deposit(header.digest, body, self._clock() + LIFETIME)
-            self.counts["deposits" if kept else "deposits_in_vain"] += 1
         place = place_of(self._transport.me, self._swarm, header.kind, header.round, self._sharding.shards)
         new = Announcement(place, Backoff(FIRST_PAUSE, LONGEST_PAUSE, self._clock))
         announcement = self._announced.setdefault((header.kind, header.round), new)
@@ -231,15 +223,19 @@ class Exchange:
         trust: PeerTrust,
         *,
         pull_groups: int,
+        relay: bool = True,
         on_body: Callable[[ReceivedBody], None],
         on_feedback: Callable[[ReceivedFeedback], None] = lambda _: None,
         random: Random | None = None,
     ) -> None:
-        """`on_body` gets peers' bodies, `on_feedback` their feedback. `random` decides what is read first."""
+        """`on_body` gets peers' bodies, `on_feedback` their feedback. `random` decides what is read first.
+
+        relay: pass on bodies between members that do not reach each other.
+        """
         self._transport, self.validator = transport, validator
         random = random or Random()
         self.sharding = ShardEstimate(random)
-        self.server = BodyServer(trust)
+        self.server, self.relay = BodyServer(trust), BodyRelay(transport, trust, willing=relay)
         self.feedback = FeedbackExchange(transport, trust, on_feedback)
         self.announcer = Announcer(transport, self.server, validator, self.sharding)
         self.listener = Listener(
@@ -276,14 +272,22 @@ class Exchange:
         if self.validator.round is not None:
             await asyncio.gather(self.listener.poll(self.validator.round), self.feedback.send())
 
-    def _answer(self, call: Call, peer: str, request: bytes) -> bytes:
-        return self.feedback.take(peer, request) if call == "feedback" else self.server.answer(peer, request)
+    async def _answer(self, call: Call, peer: str, request: bytes) -> bytes:
+        match call:
+            case "relay":
+                return await self.relay.answer(peer, request)
+            case "chunk":
+                return self.server.answer(peer, request)
+            case "feedback":
+                return self.feedback.take(peer, request)
+            case "headers":
+                return self.announcer.headers() if self.server.allows(peer) else b""
 
     def take_counts(self) -> dict[str, int]:
         """Everything counted since the last call, the validator's refusals included."""
         taken = Counter({f"refused_{reason}": count for reason, count in self.validator.refused.items()})
         self.validator.refused.clear()
-        for part in (self.announcer, self.listener, self.server, self.feedback):
+        for part in (self.announcer, self.listener, self.server, self.relay, self.feedback):
             taken.update(part.counts)
             part.counts.clear()
         return dict(taken)

@@ -13,7 +13,8 @@ import heapq
 import ipaddress
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from hivemind.dht.node import DHTNode
@@ -27,11 +28,13 @@ from hivemind.utils.multiaddr import Multiaddr
 from hivemind.utils.timed_storage import ValueWithExpiration
 
 from codezero.config import SwarmConfig
-from codezero.swarm.records import MAX_VALUE, DHTRecord, PeerRecordValidator
+from codezero.swarm.records import MAX_CROWD, DHTRecord, PeerRecordValidator
 from codezero.swarm.transport import within
 
 START_SECONDS = 30.0
 STORED_KEYS = 1024
+LOSERS = 8
+"""Places drawn when there is one too many; the one with the fewest known peers goes."""
 STORED_BYTES = 32 << 20
 PLACE_BYTES = 512 << 10
 """Of the records in one place: an answer about several stays below the 4 MiB of a message."""
@@ -45,27 +48,37 @@ NETWORK_ERRORS = (TimeoutError, OSError, P2PDaemonError, P2PHandlerError, Contro
 """What an unreachable peer or daemon may raise."""
 
 
+def no_one(_peer: str) -> bool:
+    return False
+
+
+class Daemon(P2P):
+    """hivemind's, without libp2p's relay, which carries anything for anybody; no flag turns it off, only a file."""
+
+    @staticmethod
+    def _make_process_args(*args: Any, **kwargs: Any) -> list[str]:
+        return P2P._make_process_args(*args, f=Path(__file__).with_name("daemon.json"), **kwargs)
+
+
 async def start_daemon(settings: SwarmConfig) -> P2P:
     """The daemon, listening, without peers: a swarm whose bootstraps are all dead must still start."""
-    host, unreachable = ipaddress.ip_address(settings.host), settings.reachable == "no"
+    host = ipaddress.ip_address(settings.host)
     return await within(
         START_SECONDS,
-        P2P.create(
+        Daemon.create(
             host_maddrs=[f"/ip{host.version}/{host}/tcp/{settings.port}"],
             identity_path=settings.identity,
             check_if_identity_free=False,
             nat_port_map=not host.is_loopback,
             announce_maddrs=settings.announce or None,
-            force_reachability={"yes": "public", "no": "private"}.get(settings.reachable),
-            use_relay=settings.relay or unreachable,
-            use_auto_relay=unreachable,
+            use_relay=False,
             startup_timeout=START_SECONDS,
         ),
     )
 
 
-async def create_node(p2p: P2P, validator: PeerRecordValidator) -> DHTNode:
-    """A DHT node whose id follows from its peer id and which accepts no other kind."""
+async def create_node(p2p: P2P, validator: PeerRecordValidator, knows: Callable[[str], bool] = no_one) -> DHTNode:
+    """A DHT node whose id follows from its peer id and which accepts no other kind. knows: as `Storage` has it."""
     node = await within(
         START_SECONDS,
         DHTNode.create(
@@ -77,8 +90,19 @@ async def create_node(p2p: P2P, validator: PeerRecordValidator) -> DHTNode:
             strict=False,
         ),
     )
-    await _harden(node.protocol, validator)
+    await _harden(node.protocol, validator, knows)
     return node
+
+
+async def take_part(protocol: DHTProtocol, *, serving: bool) -> None:
+    """Keep records for others, or ask only: who asks a holder that nobody reaches waits in vain."""
+    if protocol.client_mode != serving:
+        return
+    for key in list(protocol.storage.data):  # where a search looks first, and where nobody stores from now on
+        del protocol.storage[key]
+    protocol.client_mode = not serving
+    protocol.node_info = dht_pb2.NodeInfo(node_id=protocol.node_id.to_bytes()) if serving else dht_pb2.NodeInfo()
+    await within(START_SECONDS, (protocol.add_p2p_handlers if serving else protocol.remove_p2p_handlers)(protocol.p2p))
 
 
 def bound_id(peer: PeerID) -> DHTID:
@@ -87,11 +111,15 @@ def bound_id(peer: PeerID) -> DHTID:
 
 
 class Storage(DHTLocalStorage):
-    """hivemind's, bounded in bytes. Drops records at random from the fullest place, bodies before headers: by expiry,
-    as hivemind does, a flood of long-lived records would drive out everybody else's."""
+    """hivemind's, bounded in bytes. Drops records at random from the fullest place: by expiry, as hivemind does, a
+    flood of long-lived records would drive out everybody else's.
 
-    def __init__(self) -> None:
+    knows: whose records stay, as long as there are others to drop: of peers that sent something fine.
+    """
+
+    def __init__(self, knows: Callable[[str], bool] = no_one) -> None:
         super().__init__()
+        self._knows = knows
         self._sizes: dict[DHTID, int] = {}
 
     def get(self, key: DHTID) -> ValueWithExpiration[Any] | None:
@@ -109,7 +137,8 @@ class Storage(DHTLocalStorage):
         if not place.store(subkey, value, expiration_time):
             return False
         if kept is None and len(self.data) >= STORED_KEYS:
-            del self[random.choice(list(self.data))]
+            some = random.sample(list(self.data), LOSERS)
+            del self[min(some, key=lambda there: sum(map(self._knows, self.data[there].value.data)))]
         if kept is None or kept.expiration_time < expiration_time:
             super().store(key, place, expiration_time)
         for heap in (self, place):
@@ -120,19 +149,15 @@ class Storage(DHTLocalStorage):
     def _make_room(self, key: DHTID, place: Any, newest: Any) -> None:
         self._sizes = {there: self._sizes.get(there, 0) for there in self.data}
         self._sizes[key] = sum(len(record.value) for record in place.data.values())
-        while self._sizes[key] > PLACE_BYTES:
+        while self._sizes[key] > PLACE_BYTES or len(place.data) > MAX_CROWD:
             self._lose_one(key, keep=newest)
         while sum(self._sizes.values()) > STORED_BYTES:
-            self._lose_one(max(self._sizes, key=self._burden))
-
-    def _burden(self, key: DHTID) -> tuple[bool, int]:
-        place: Any = self.data[key].value
-        return self._sizes[key] > MAX_VALUE * len(place.data), self._sizes[key]
+            self._lose_one(max(self._sizes, key=self._sizes.__getitem__))
 
     def _lose_one(self, key: DHTID, *, keep: Any = None) -> None:
         place: Any = self.data[key].value
         if others := [subkey for subkey in place.data if subkey != keep]:
-            del place[random.choice(others)]
+            del place[random.choice([subkey for subkey in others if not self._knows(subkey)] or others)]
         self._sizes[key] = sum(len(record.value) for record in place.data.values())
         if not place.data:
             del self[key], self._sizes[key]
@@ -162,10 +187,10 @@ def _compact(storage: Any) -> None:
         heapq.heapify(storage.expiration_heap)
 
 
-async def _harden(protocol: DHTProtocol, validator: PeerRecordValidator) -> None:
+async def _harden(protocol: DHTProtocol, validator: PeerRecordValidator, knows: Callable[[str], bool]) -> None:
     """Replace stores and methods: no stranger with a chosen node id enters the routing table, a bad entry costs that
     entry and not the whole answer, and a question that repeats one large record fills no memory."""
-    protocol.storage, protocol.cache = Storage(), NoCache()
+    protocol.storage, protocol.cache = Storage(knows), NoCache()
     update, answer = protocol.update_routing_table, protocol.rpc_find
 
     async def update_routing_table(node_id: DHTID | None, peer_id: PeerID, responded: bool = True) -> None:
@@ -197,7 +222,8 @@ def _harden_calls(protocol: DHTProtocol) -> None:
     find, store = protocol.call_find, protocol.call_store
 
     def believed(key: DHTID, near: dict[DHTID, PeerID]) -> dict[DHTID, PeerID]:
-        bound = {node: peer for node, peer in near.items() if node == bound_id(peer)}
+        others = near.keys() - {protocol.node_id}  # a search that comes back to its beginning fails
+        bound = {node: near[node] for node in others if node == bound_id(near[node])}
         unknown = bound.keys() - protocol.routing_table.uid_to_peer_id.keys()
         doubted = set(sorted(unknown, key=key.xor_distance)[NAMED_NODES:])
         return {node: peer for node, peer in bound.items() if node not in doubted}

@@ -17,8 +17,8 @@ from hivemind.dht.storage import DictionaryDHTValue
 from hivemind.p2p import P2P, P2PContext, PeerID, ServicerBase
 
 from codezero.errors import UnreachableError, translated
-from codezero.swarm.hivemind_dht import NETWORK_ERRORS
-from codezero.swarm.records import BodyPlace, PeerRecordValidator, RecordPlace
+from codezero.swarm.hivemind_dht import NETWORK_ERRORS, bound_id
+from codezero.swarm.records import PeerRecordValidator, RecordPlace
 from codezero.swarm.schema import WireRefusal
 from codezero.swarm.transport import BEAM, WIDE_BEAM, Answer, Call, Records, within
 
@@ -26,6 +26,7 @@ SERVE_SECONDS = 10.0
 STORE_SECONDS = 10.0
 READ_SECONDS = 5.0
 ASK_SECONDS = 5.0
+RELAYS = 3
 CONFIRM_SECONDS = 3.0
 WIDE_WORKERS = 4
 WITNESSES = 3
@@ -54,10 +55,16 @@ class GossipServicer(ServicerBase):
         self._answer = answer
 
     async def rpc_chunk(self, request: BytesValue, context: P2PContext) -> BytesValue:
-        return BytesValue(value=self._answer("chunk", str(context.remote_id), request.value))
+        return BytesValue(value=await self._answer("chunk", str(context.remote_id), request.value))
 
     async def rpc_feedback(self, request: BytesValue, context: P2PContext) -> BytesValue:
-        return BytesValue(value=self._answer("feedback", str(context.remote_id), request.value))
+        return BytesValue(value=await self._answer("feedback", str(context.remote_id), request.value))
+
+    async def rpc_headers(self, request: BytesValue, context: P2PContext) -> BytesValue:
+        return BytesValue(value=await self._answer("headers", str(context.remote_id), request.value))
+
+    async def rpc_relay(self, request: BytesValue, context: P2PContext) -> BytesValue:
+        return BytesValue(value=await self._answer("relay", str(context.remote_id), request.value))
 
 
 class HivemindTransport:
@@ -82,16 +89,18 @@ class HivemindTransport:
 
     async def ask(self, peer: str, call: Call, request: bytes) -> bytes:
         stub = GossipServicer.get_stub(self._node.p2p, PeerID.from_base58(peer), namespace=self._swarm)
-        return await call_peer(stub.rpc_chunk if call == "chunk" else stub.rpc_feedback, request, ASK_SECONDS)
+        return await call_peer(getattr(stub, f"rpc_{call}"), request, ASK_SECONDS)
 
-    async def deposit(self, digest: bytes, body: bytes, expiry: float) -> bool:
-        return await self._store(BodyPlace(self._swarm, digest), body, expiry)
+    async def connected(self) -> Mapping[str, str]:
+        with translated(UnreachableError, "the daemon did not answer", *NETWORK_ERRORS):
+            peers = await within(ASK_SECONDS, self._node.p2p.list_peers())
+        return {info.peer_id.to_base58(): str(info.addrs[0]) for info in peers if info.addrs}
 
-    async def withdraw(self, peer: str, digest: bytes) -> bytes | None:
-        records = await self._read(BodyPlace(self._swarm, digest).key, thorough=False)
-        if records is None:
-            raise UnreachableError("the DHT did not answer")
-        return records.get(peer)
+    def relays(self, peer: str) -> Sequence[str]:
+        # A node meets those with ids near its own when it joins, and all nodes where they are few.
+        author = bound_id(PeerID.from_base58(peer))
+        nearest = self._node.protocol.routing_table.get_nearest_neighbors(author, k=RELAYS, exclude=author)
+        return [neighbour.to_base58() for _, neighbour in nearest]
 
     async def _read(self, key: str, *, thorough: bool) -> dict[str, bytes] | None:
         """By peer what lies under a key; None when the search did not end in time."""
@@ -105,18 +114,21 @@ class HivemindTransport:
         records = answer.value if answer and isinstance(answer.value, dict) else {}
         return {peer: record.value for peer, record in records.items()}
 
-    async def _store(self, place: RecordPlace | BodyPlace, payload: bytes, expiry: float) -> bool:
+    async def _store(self, place: RecordPlace, payload: bytes, expiry: float) -> bool:
         self._validator.declare(place)
+        node, asks_only = self._node, self._node.protocol.client_mode
+        if asks_only and not node.protocol.routing_table.uid_to_peer_id:  # hivemind would not end the search in order
+            raise UnreachableError("there is nobody to keep a record")
+        store = node.store(place.key, payload, expiry, subkey=self.me, beam_size=BEAM, exclude_self=asks_only)
         with translated(UnreachableError, "the DHT did not answer", *NETWORK_ERRORS):
-            stored = await within(
-                STORE_SECONDS, self._node.store(place.key, payload, expiry, subkey=self.me, beam_size=BEAM)
-            )
-        return bool(stored)
+            return bool(await within(STORE_SECONDS, store))
 
     async def _is_elsewhere(self, place: RecordPlace) -> bool:
         """Was our record read back from another node? What `store` returns is true of a dead daemon too."""
         key = DHTID(int.from_bytes(place.id, "big"))
         nearest = self._node.protocol.routing_table.get_nearest_neighbors(key, k=WITNESSES)
+        if not nearest:  # all others are behind routers, and read it here
+            return bool(await self.connected())
         for _, peer in nearest:
             try:
                 answer = await within(CONFIRM_SECONDS, self._node.protocol.call_find(peer, [key]))

@@ -12,7 +12,7 @@ from zeroconf import Error as ZeroconfError
 from zeroconf import InterfaceChoice, ServiceBrowser, ServiceInfo, ServiceStateChange, Zeroconf
 
 from codezero.errors import ConfigError
-from codezero.swarm.network_status import outward_address
+from codezero.swarm.network_status import own_addresses
 
 SERVICE = "_codezero._tcp.local."
 CODE = "code"
@@ -36,7 +36,7 @@ def announced(code: str, port: int, interfaces: Interfaces = InterfaceChoice.All
     if len(code) > MAX_CODE:
         raise ConfigError(f"the code has {len(code)} characters and --lan carries {MAX_CODE}; announce fewer addresses")
     # The end of a code is its checksum, so that two swarms have two names.
-    name, here = f"{code[-20:]}.{SERVICE}", [outward_address() or "127.0.0.1"]
+    name, here = f"{code[-20:]}.{SERVICE}", own_addresses() or ["127.0.0.1"]
     info = ServiceInfo(SERVICE, name, port=port, properties={CODE: code}, parsed_addresses=here)
     with _multicast(interfaces) as network:
         network.register_service(info)

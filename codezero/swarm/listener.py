@@ -12,19 +12,20 @@ from random import Random
 
 import msgspec
 
-from codezero.swarm.framing import body_digest, decode_header
+from codezero.errors import UnreachableError
+from codezero.swarm.direct import DirectReader
 from codezero.swarm.messages import ReceivedBody
-from codezero.swarm.records import MAX_SHARDS, RecordPlace, place_of
-from codezero.swarm.schema import GROUPS, MARKET, MAX_BODY, PROPOSALS, Header, WireRefusal
-from codezero.swarm.serving import ChunkRequest
-from codezero.swarm.transport import UNANSWERED, Transport, within
+from codezero.swarm.records import RecordPlace, ShardEstimate, place_of
+from codezero.swarm.schema import GROUPS, MARKET, PROPOSALS, Header, WireRefusal, body_digest, decode_header
+from codezero.swarm.serving import ChunkRequest, RelayRequest, pull
+from codezero.swarm.transport import UNANSWERED, Records, Transport, within
 from codezero.swarm.trust import Offence, PeerTrust
 from codezero.swarm.wire import DECODE, ENCODE, environment_of
 from codezero.system.state import Newest
 
 PULLS_AT_ONCE = 4
-PULL_SECONDS = 5.0
-"""Most for a whole body, in however many pieces it comes."""
+PULL_SECONDS, DIAL_SECONDS = 5.0, 2.5
+"""Most for a whole body, in however many pieces; from an author without a connection, when others may relay it."""
 SEEN_DIGESTS = 8192
 PULLS_PER_POLL = 16
 PULL_ATTEMPTS = 3
@@ -37,6 +38,9 @@ LOST_POLLS = 2
 PLACES_PER_POLL = 2
 """Most shards of the open round that one poll reads."""
 
+NEWCOMER_SHARE = 8
+"""Of the budget, for each unknown peer that was asked itself: it comes first, and has an eighth at most."""
+
 OFFENCES = {
     "digest": Offence.DIGEST,
     "owner": Offence.FORGED,
@@ -46,65 +50,9 @@ OFFENCES = {
 }
 """Offence by reason of a refusal; any other is a malformed body. A newer version is no offence."""
 
-CROWD = 32
-"""Headers that one place should hold at most."""
-SPARSE = 10
-"""Headers in a place below which half as many places are enough. Far below CROWD / 2, to avoid oscillation."""
-MEMORY = 0.3
-"""Weight of the newest reading of a level."""
-FADE = 0.98
-"""What is left of the other levels after each reading: an old reading counts for nothing."""
-FAR = 0.25
-"""Share of the other reads that go to any number of shards; the rest go to half or twice the own one."""
-PROBES = 4
-"""Numbers of shards that a node tries at once while it finds nobody."""
-
-LEVELS = tuple(2**power for power in range(MAX_SHARDS.bit_length()))
-
-
+pack = msgspec.msgpack.encode
 News = tuple[str, Header]
 """An announcer, and a header of it that was not handled yet."""
-
-
-class ShardEstimate:
-    """The present number of shards, a power of two, estimated from how full the places are that were read.
-
-    A DHT key is sent whole, so a place must stay small in a swarm of any size. Nodes with different estimates still
-    meet, as readers try other numbers too.
-    """
-
-    def __init__(self, random: Random) -> None:
-        self._random = random
-        self._seen: dict[int, float] = {}
-        """Number of shards -> headers in one place there, smoothed."""
-        self.shards = 1
-
-    @property
-    def size(self) -> float:
-        """Peers that announce, estimated."""
-        return sum(shards * headers for shards, headers in self._seen.items())
-
-    def note(self, shards: int, headers: float) -> None:
-        """One place among `shards` held so many headers; decides anew."""
-        before = self._seen.get(shards, float(headers))
-        self._seen = {level: FADE * crowded for level, crowded in self._seen.items()}
-        self._seen[shards] = before + MEMORY * (headers - before)
-        while self.size > CROWD * self.shards and self.shards < MAX_SHARDS:
-            self.shards *= 2
-        while self.shards > 1 and self.size < SPARSE * self.shards:
-            self.shards //= 2
-
-    @property
-    def alone(self) -> bool:
-        """Nobody is to be found at our number of shards."""
-        return self._seen.get(self.shards, 0.0) < 1
-
-    def elsewhere(self, *, lost: bool = False) -> list[int]:
-        """Other numbers of shards to look at: whoever judges differently announces there. Several for who is lost."""
-        if lost or self.alone:
-            return self._random.sample(LEVELS, PROBES)
-        near = [shards for shards in (self.shards // 2, self.shards * 2) if 1 <= shards <= MAX_SHARDS]
-        return [self._random.choice(LEVELS if self._random.random() < FAR else near)]
 
 
 class Listener:
@@ -124,6 +72,11 @@ class Listener:
         self.counts: Counter[str] = Counter()
         self._transport, self._sharding, self._trust, self._swarm = transport, sharding, trust, swarm
         self._pull_groups, self._on_body, self._random = pull_groups, on_body, random
+        self._direct = DirectReader(transport, trust, random, self.refuse)
+        self.ways = Newest[str, str](SEEN_DIGESTS)
+        """By author who its last body came from: itself, or a relay."""
+        self._newcomers: set[str] = set()
+        """Unknown peers that were asked themselves in this poll."""
         self._attempts = Newest[tuple[str, bytes], int](SEEN_DIGESTS)
         """Pulls begun; PULL_ATTEMPTS: finished. By peer too, so that nobody blocks another's body by announcing it."""
         self._polls = self.idle = 0
@@ -180,19 +133,25 @@ class Listener:
         places = self._places(round_number)
         well_read = places[: 1 + self.market] if self._all_round or self.alone else []
         self.alone += 1
+        direct = asyncio.create_task(self._direct.read())
+        records: dict[RecordPlace, Records] = {}
         try:
-            records = dict(await self._transport.headers(places[len(well_read) :], thorough=False))
+            records |= await self._transport.headers(places[len(well_read) :], thorough=False)
             records |= await self._transport.headers(well_read, thorough=True)
         except UNANSWERED:
             self.counts["reads_in_vain"] += 1
-            return []
-        for place in places:
-            if place.kind == GROUPS and place.round < round_number:  # the open round is still filling
-                self._sharding.note(place.shards, len(records.get(place, ())))
-        if any(there.keys() - {self._transport.me} for there in records.values()):
+        else:
+            for place in places:
+                if place.kind == GROUPS and place.round < round_number:  # the open round is still filling
+                    self._sharding.note(place.shards, len(records.get(place, ())))
+        wanted = {(place.kind, place.round) for place in places} | {(PROPOSALS, round_number)}
+        asked = [record for record in await direct if (record[0].kind, record[0].round) in wanted]
+        self._newcomers = {peer for _, peer, _ in asked if not self._trust.knows(peer)}
+        if asked or any(there.keys() - {self._transport.me} for there in records.values()):
             self.alone = 0
         read = [(place, *record) for place, there in records.items() for record in there.items()]
-        return self._chosen([news for record in read if (news := self._news(*record))])
+        news = {(item[0], item[1].digest): item for record in [*asked, *read] if (item := self._news(*record))}
+        return self._chosen(list(news.values()))
 
     def _news(self, place: RecordPlace, peer: str, payload: bytes) -> News | None:
         """The header in a record, if it announces a new body of a peer that is not refused."""
@@ -220,6 +179,7 @@ class Listener:
         seen: set[bytes] = set()
         fresh: list[News] = []
         rest: list[News] = []
+        by_chance.sort(key=lambda item: item[0] not in self._newcomers)
         posts = [item for item in by_chance if item[1].kind == MARKET][: PULLS_PER_POLL // 2]
         for item in (item for item in by_chance if item[1].kind != MARKET):
             (rest if seen.issuperset(item[1].problems) else fresh).append(item)
@@ -232,7 +192,8 @@ class Listener:
             for peer, header in news[:PULLS_PER_POLL]:
                 wanted = header.count
                 if header.kind == GROUPS:
-                    wanted = min(self._budget, wanted)
+                    share = max(1, self._pull_groups // NEWCOMER_SHARE) if peer in self._newcomers else wanted
+                    wanted = min(self._budget, wanted, share)
                     self._budget -= wanted
                 if wanted:
                     tasks.create_task(self._pull(peer, header, wanted))
@@ -261,25 +222,43 @@ class Listener:
         self._attempts[peer, header.digest] = PULL_ATTEMPTS
 
     async def body(self, peer: str, header: Header) -> bytes | None:
-        """From its holder, else as its author left it in the DHT; None when neither has it."""
-        with contextlib.suppress(*UNANSWERED):
-            return await within(PULL_SECONDS, self._fetch(peer, header))
-        with contextlib.suppress(*UNANSWERED):
-            return await self._transport.withdraw(peer, header.digest)
+        """From its author, else through a neighbour that is connected with both; None when nobody has it."""
+        before, connected = self.ways.get(peer, ""), peer in self._direct.connected
+        relays = [] if connected else [way for way in self._transport.relays(peer) if not self._trust.refusal(way)]
+        if before in relays:  # which worked last time, unlike to dial the author
+            relays.remove(before)
+            relays.insert(0, before)
+        ways = [peer, *relays] if before in ("", peer) or not relays else [*relays, peer]
+        for way in ways:
+            with contextlib.suppress(*UNANSWERED):
+                seconds = DIAL_SECONDS if way == peer and relays else PULL_SECONDS
+                if body := await within(seconds, self._pull_by(way, peer, header)):
+                    self.ways[peer] = way
+                    return body
         return None
 
-    async def _fetch(self, peer: str, header: Header) -> bytes:
-        body = bytearray()
-        while len(body) < header.size:
-            request = msgspec.msgpack.encode(ChunkRequest(header.digest, len(body)))
-            piece = await self._transport.ask(peer, "chunk", request)
+    async def _pull_by(self, way: str, peer: str, header: Header) -> bytes:
+        """Raises UnreachableError, and WireRefusal for what is the author's fault."""
+
+        async def ask(offset: int) -> bytes:
+            if way == peer:
+                piece = await self._transport.ask(peer, "chunk", pack(ChunkRequest(header.digest, offset)))
+            else:
+                request = RelayRequest(peer, header.digest, header.size, offset)
+                piece = await self._transport.ask(way, "relay", pack(request))
             self.counts["bytes_in"] += len(piece)
-            if not piece:
-                raise WireRefusal("gone", "announced and not served")
-            if len(body) + len(piece) > min(header.size, MAX_BODY):
-                raise WireRefusal("size", "longer than announced")
-            body += piece
-        return bytes(body)
+            return piece
+
+        if way == peer:
+            return await pull(ask, header.size)
+        try:
+            body = await pull(ask, header.size)
+            if body_digest(body) != header.digest:  # a relay of ours has compared it
+                self._trust.blame(way, Offence.DIGEST)
+                raise UnreachableError(f"{way} relays what it was not asked for")
+        except WireRefusal as refusal:
+            raise UnreachableError(f"{way} does not relay") from refusal
+        return body
 
     def checked(self, peer: str, header: Header, body: bytes, wanted: int) -> ReceivedBody:
         """The body, encoded anew by our own encoder. Raises WireRefusal."""

@@ -10,12 +10,13 @@ have a third machine probed.
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import random
 import re
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -29,9 +30,9 @@ from msgspec import Meta
 from codezero.config import SwarmConfig
 from codezero.errors import UnreachableError
 from codezero.swarm.exchange import Exchange
-from codezero.swarm.hivemind_dht import NETWORK_ERRORS, give_back, split_address
+from codezero.swarm.hivemind_dht import NETWORK_ERRORS, give_back, split_address, take_part
 from codezero.swarm.hivemind_transport import call_peer
-from codezero.swarm.network_status import MAX_PEERS, NetworkStatus, replace_file, write_status
+from codezero.swarm.network_status import DIRECT, MAX_PEERS, NetworkStatus, PeerLine, replace_file, write_status
 from codezero.swarm.schema import PeerId, WireRefusal
 from codezero.swarm.transport import within
 from codezero.swarm.trust import PeerTrust
@@ -41,8 +42,8 @@ logger = logging.getLogger(__name__)
 
 STATUS_SECONDS = 5.0
 SAVE_SECONDS = 60.0
-REACH_SECONDS = 600.0
-"""Between two self-tests with a clear result; STATUS_SECONDS until there is one."""
+REACH_SECONDS = {True: 600.0, False: 60.0, None: STATUS_SECONDS}
+"""Between two self-tests, by the last result."""
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 8.0
 WITNESSES = 3
@@ -59,9 +60,10 @@ ADDRESSES_EACH = 8
 MAX_FILE = 1 << 20
 LOST = 12
 """Dials in vain after which a peer that is no bootstrap is forgotten."""
+TRIED = 3
+"""Pings in vain after which a connected peer is taken for one that keeps no records."""
 ALONE_POLLS = 10
 """Without a peer's record, after which it is said that the ways in may lead elsewhere."""
-
 
 _Addresses = Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_length=ADDRESSES_EACH)]
 KnownPeers = Annotated[dict[PeerId, _Addresses], Meta(max_length=KNOWN_PEERS)]
@@ -75,6 +77,7 @@ class PeerStore:
         self._node = node
         self._bootstrap = {peer: address for peer, address in map(split_address, bootstrap) if peer != node.peer_id}
         self._known: dict[PeerID, list[Multiaddr]] = {}
+        self._connected: set[PeerID] = set()
         self._in_vain: dict[PeerID, int] = {}
 
     def remember(self, path: Path) -> None:
@@ -97,8 +100,8 @@ class PeerStore:
 
     @property
     def size(self) -> int:
-        """Neighbours in the routing table."""
-        return len(self._node.protocol.routing_table.uid_to_peer_id)
+        """Neighbours: in the routing table, or connected."""
+        return len(self._connected | self._node.protocol.routing_table.peer_id_to_uid.keys())
 
     async def rejoin(self) -> None:
         """One round of dialling."""
@@ -106,6 +109,7 @@ class PeerStore:
             connected: Sequence[PeerInfo] = await within(CONNECT_SECONDS, self._node.p2p.list_peers())
         except NETWORK_ERRORS:
             connected = ()
+        self._connected = {info.peer_id for info in connected}
         for info in connected:
             if len(self._known) < KNOWN_PEERS or info.peer_id in self._known:
                 self._known[info.peer_id] = list(info.addrs)
@@ -118,8 +122,10 @@ class PeerStore:
                 self._in_vain.pop(peer)
 
     def _is_missing(self, peer: PeerID) -> bool:
-        table = self._node.protocol.routing_table
-        return peer != self._node.peer_id and table.get(peer_id=peer) is None
+        """Whether it should be dialled. Who is connected and keeps no records, as nobody reaches it, is left alone."""
+        asks_only = peer in self._connected and self._in_vain.get(peer, 0) >= TRIED
+        known = self._node.protocol.routing_table.get(peer_id=peer) is not None
+        return not (known or asks_only or peer == self._node.peer_id)
 
     async def _dial(self, peer: PeerID) -> bool:
         """Connect, clear the blacklist entry, and become neighbours."""
@@ -151,7 +157,6 @@ class NetworkMonitor:
         self._node, self._exchange, self._peer_store, self._trust = node, exchange, peers, trust
         self._swarm, self._wanted, self._folder = settings.name, settings.reachable, folder
         self.reachable: bool | None = {"yes": True, "no": False}.get(self._wanted)
-        exchange.announcer.reachable = self._wanted != "no"
         self._alone = False
         folder.mkdir(parents=True, exist_ok=True)
         trust.load(folder / TRUST)
@@ -166,9 +171,9 @@ class NetworkMonitor:
         tested = saved = 0.0
         while True:
             now = time.monotonic()
-            if self._wanted == "auto" and (self.reachable is None or now - tested >= REACH_SECONDS):
+            if self._wanted == "auto" and now - tested >= REACH_SECONDS[self.reachable]:
                 tested = now
-                self._note(await is_reachable(self._node, self._swarm, port), port)
+                await self._note(await is_reachable(self._node, self._swarm, port, self._trust.knows), port)
             if now - saved >= SAVE_SECONDS:
                 saved = now
                 self.save()
@@ -176,18 +181,20 @@ class NetworkMonitor:
             self._write(addresses, port)
             await asyncio.sleep(STATUS_SECONDS)
 
-    def _note(self, reachable: bool | None, port: int) -> None:
-        if reachable is False and self.reachable is not False:
+    async def _note(self, reachable: bool | None, port: int) -> None:
+        if reachable is None:
+            return
+        if not reachable and self.reachable is not False:
             logger.warning("%s", _words(False, self._wanted, port))
-        if reachable is not None:
-            self.reachable = reachable
-            self._exchange.announcer.reachable = reachable
+        self.reachable = reachable
+        await take_part(self._node.protocol, serving=reachable)
 
     def _note_alone(self) -> str:
-        """Why nobody is met though nodes answer; empty: somebody is, or nobody answers."""
+        """Why nobody is met; empty: somebody is, or this node is open and the first."""
         near, before = self._peer_store.size, self._alone
-        self._alone = bool(near) and self._exchange.listener.alone >= ALONE_POLLS
-        text = f"none of {near} nodes that answer has a record of swarm {self._swarm}; add a way in to swarm.bootstrap"
+        self._alone = (near > 0 or self.reachable is False) and self._exchange.listener.alone >= ALONE_POLLS
+        who = f"none of {near} nodes that answer has a record of" if near else "no open member answers in"
+        text = f"{who} swarm {self._swarm}; add a way in to swarm.bootstrap"
         if self._alone and not before:
             logger.warning("%s", text)
         return text if self._alone else ""
@@ -202,9 +209,13 @@ class NetworkMonitor:
             shards=self._exchange.sharding.shards,
             reachable=self.reachable,
             reachability="; ".join(filter(None, (_words(self.reachable, self._wanted, port), self._note_alone()))),
-            peers=self._trust.report()[:MAX_PEERS],
+            peers=[self._with_way(line) for line in self._trust.report()[:MAX_PEERS]],
         )
         write_status(self._folder, status)
+
+    def _with_way(self, line: PeerLine) -> PeerLine:
+        way = self._exchange.listener.ways.get(line.peer, "")
+        return msgspec.structs.replace(line, way=DIRECT if way == line.peer else way)
 
 
 def _words(reachable: bool | None, wanted: str, port: int) -> str:
@@ -214,10 +225,7 @@ def _words(reachable: bool | None, wanted: str, port: int) -> str:
         return "no neighbour could tell yet"
     if reachable:
         return f"others reach TCP port {port}"
-    return (
-        f"others cannot reach TCP port {port}: open or forward it, or set swarm.reachable=no to be relayed; until then "
-        "own rollouts are left in the DHT, once a minute and 64 KiB at most"
-    )
+    return f"others cannot reach TCP port {port} and get this node's rollouts by relays; an open port is quicker"
 
 
 class ReachServicer(ServicerBase):
@@ -261,13 +269,27 @@ async def opens(host: str, port: int) -> bool:
     return True
 
 
-async def is_reachable(node: DHTNode, swarm: str, port: int) -> bool | None:
-    """Whether neighbours that dial back reach this node; one success is enough. None: unknown."""
-    near = list(node.protocol.routing_table.peer_id_to_uid)
-    chosen = random.sample(near, min(WITNESSES, len(near)))
+async def is_reachable(node: DHTNode, swarm: str, port: int, knows: Callable[[str], bool]) -> bool | None:
+    """Whether connected peers that dial back reach this node; one success is enough. None: unknown.
+
+    Peers outside the own local network come first, and known ones: strangers could keep everybody from keeping records.
+    """
+    try:
+        connected = await within(CONNECT_SECONDS, node.p2p.list_peers())
+    except NETWORK_ERRORS:
+        return None
+    near = [info.peer_id for info in connected]
+    outside = [info.peer_id for info in connected if any(map(_is_global, info.addrs))]
+    shuffled = random.sample(outside or near, len(outside or near))
+    chosen = [peer for wanted in (True, False) for peer in shuffled if knows(str(peer)) is wanted][:WITNESSES]
     answers = await asyncio.gather(*(_ask(node.p2p, swarm, peer, port) for peer in chosen))
     clear = [answer == YES for answer in answers if answer in (YES, NO)]
     return any(clear) if clear else None
+
+
+def _is_global(address: Multiaddr) -> bool:
+    match = _ADDRESS.match(str(address))
+    return match is not None and ipaddress.ip_address(match[1]).is_global
 
 
 async def _ask(daemon: P2P, swarm: str, peer: PeerID, port: int) -> bytes:

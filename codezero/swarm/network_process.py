@@ -136,7 +136,7 @@ class NetworkNode:
     async def _serve(self, daemon: "P2P") -> None:
         from codezero.swarm.exchange import Exchange
         from codezero.swarm.founder_calls import FounderServicer
-        from codezero.swarm.hivemind_dht import create_node
+        from codezero.swarm.hivemind_dht import create_node, take_part
         from codezero.swarm.hivemind_transport import HivemindTransport, serve
         from codezero.swarm.network_monitor import NetworkMonitor, PeerStore, ReachServicer
 
@@ -144,12 +144,14 @@ class NetworkNode:
         members = AllowList(Path(settings.members)) if settings.members else open_to_all
         validator = PeerRecordValidator(Identity.load(Path(settings.identity)), settings.name, member=members)
         trust = PeerTrust(members)
-        node = await create_node(daemon, validator)
+        node = await create_node(daemon, validator, trust.knows)
+        await take_part(node.protocol, serving=settings.reachable != "no")
         exchange = Exchange(
             HivemindTransport(node, validator),
             validator,
             trust,
             pull_groups=settings.pull_groups,
+            relay=settings.relay,
             on_body=self.pipe.send,
             on_feedback=self.pipe.send,
         )

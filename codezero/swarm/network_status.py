@@ -1,9 +1,12 @@
 """The network process's status: a small file, rewritten every few seconds, and its reader."""
 
 import contextlib
+import fcntl
+import ipaddress
 import logging
 import re
 import socket
+import struct
 from pathlib import Path
 from typing import Annotated
 
@@ -16,12 +19,15 @@ from codezero.system.files import read_json, write_atomic
 
 logger = logging.getLogger(__name__)
 
+SIOCGIFADDR = 0x8915
+"""Linux's call for the IPv4 address of an interface."""
 FOLDER = "network"
 """Below a run's folder: what its network process writes."""
 ADDRESSES = "addresses.txt"
 """In a node's run folder: one multiaddress a line, written when others can join."""
 FILE = "status.json"
 MAX_FILE = 4 << 20
+DIRECT = "direct"
 MAX_PEERS = 500
 """In the file, the most recent first."""
 
@@ -44,6 +50,8 @@ class PeerLine(msgspec.Struct, frozen=True, kw_only=True):
     """ok or quarantined."""
     reason: Text
     """Why it is refused; empty when it is not."""
+    way: Text = ""
+    """How its last body came: DIRECT, or the peer that relayed it; empty: none came since the start."""
 
 
 class NetworkStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,9 +117,29 @@ def remembered_port(addresses: Path, host: str) -> int:
     return port
 
 
-def outward_address() -> str | None:
-    """IPv4 address of the interface that leads out, if there is one; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
-        probe.connect(("192.0.2.1", 9))
+def outward_address(version: int = 4) -> str | None:
+    """Address of the interface that leads out, if there is one; nothing is sent. version: of IP."""
+    family, outside = (socket.AF_INET6, "2001:db8::1") if version == 6 else (socket.AF_INET, "192.0.2.1")
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((outside, 9))
         return str(probe.getsockname()[0])
     return None
+
+
+def own_addresses(version: int = 4) -> list[str]:
+    """The outward address, or in a closed network those of all interfaces but loopback and links."""
+    if outward := outward_address(version):
+        return [outward]
+    found: list[str] = []
+    if version == 6:
+        with contextlib.suppress(OSError):
+            for line in Path("/proc/net/if_inet6").read_text().splitlines():
+                found.append(str(ipaddress.IPv6Address(int(line[:32], 16))))
+    else:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            for _, name in socket.if_nameindex():
+                with contextlib.suppress(OSError):  # this interface has no address
+                    answer = fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("256s", name.encode()))
+                    found.append(socket.inet_ntoa(answer[20:24]))
+    addresses = map(ipaddress.ip_address, found)
+    return [str(address) for address in addresses if not address.is_loopback and not address.is_link_local]

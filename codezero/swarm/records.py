@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 from typing import Annotated, cast
 
 import msgspec
@@ -31,19 +32,28 @@ ROUNDS_AHEAD = 16
 MAX_SHARDS = 1024
 MAX_VALUE = 2048
 """Bytes of a header, its RSA key and signature, and the key name, with room to spare."""
-MAX_DEPOSIT = 64 << 10
-"""Bytes of a body that an unreachable author keeps in the DHT."""
-DEPOSITS = 8
-"""Bodies of one author that are kept, or believed, at a time."""
-DEPOSITORS = 1024
-"""Authors whose deposits are counted."""
 MAX_SUBKEY = 80
 MAX_CROWD = 256
-"""Peers in one place: far above the aim of `listener.py`, far below the 4 MiB that a DHT key can hold."""
-CROWDS, VERIFIED, DECLARED = 1024, 4096, 64
-"""Places whose peers are counted, signatures remembered as verified, own places remembered."""
+"""Peers in one place: far above CROWD, far below the 4 MiB that a DHT key can hold."""
+VERIFIED, DECLARED = 4096, 64
+"""Signatures remembered as verified, own places remembered."""
+MAX_KEY = 160
+"""Characters of the name of a place."""
 NO_SUBKEY = (b"", b"\xc0")
 """How hivemind marks a whole dictionary and a plain value: a record of nobody."""
+CROWD = 32
+"""Headers that one place should hold at most."""
+SPARSE = 10
+"""Headers in a place below which half as many places are enough. Far below CROWD / 2, to avoid oscillation."""
+MEMORY = 0.3
+"""Weight of the newest reading of a level."""
+FADE = 0.98
+"""What is left of the other levels after each reading: an old reading counts for nothing."""
+FAR = 0.25
+"""Share of the other reads that go to any number of shards; the rest go to half or twice the own one."""
+PROBES = 4
+"""Numbers of shards that a node tries at once while it finds nobody."""
+LEVELS = tuple(2**power for power in range(MAX_SHARDS.bit_length()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +66,8 @@ class DHTRecord:
     expiration_time: float
 
 
-class Place:
-    """A place in the DHT."""
-
-    __slots__ = ()
-
-    @property
-    def key(self) -> str:
-        raise NotImplementedError
-
-    @property
-    def id(self) -> bytes:
-        """[20] bytes: hivemind's hash of the key, sha1 of its MessagePack."""
-        return hashlib.sha1(msgspec.msgpack.encode(self.key), usedforsecurity=False).digest()
-
-
 @dataclass(frozen=True, slots=True)
-class RecordPlace(Place):
+class RecordPlace:
     """Where announcements of one kind and round lie; peers are spread over the shards."""
 
     swarm: str
@@ -85,38 +80,27 @@ class RecordPlace(Place):
     def key(self) -> str:
         return f"cz1/{self.swarm}/{self.kind}/{self.round}/{self.shards}/{self.shard}"
 
-
-@dataclass(frozen=True, slots=True)
-class BodyPlace(Place):
-    """Where a body lies under its own digest."""
-
-    swarm: str
-    digest: bytes
-    """[32] bytes: sha256 of the body."""
-
     @property
-    def key(self) -> str:
-        return f"cz1/{self.swarm}/b/{self.digest.hex()}"
+    def id(self) -> bytes:
+        """[20] bytes: hivemind's hash of the key, sha1 of its MessagePack."""
+        return hashlib.sha1(msgspec.msgpack.encode(self.key), usedforsecurity=False).digest()
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A record's value on the wire."""
 
-    key: Annotated[str, Meta(max_length=160)]
+    key: Annotated[str, Meta(max_length=MAX_KEY)]
     public_key: Annotated[bytes, Meta(max_length=MAX_PUBLIC_KEY)]
     signature: Annotated[bytes, Meta(max_length=MAX_SIGNATURE)]
-    payload: Annotated[bytes, Meta(max_length=MAX_DEPOSIT)]
-    """An encoded header, at most MAX_HEADER bytes; or a body."""
+    payload: Annotated[bytes, Meta(max_length=MAX_HEADER)]
+    """An encoded header."""
 
 
-BODY_KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/b/([0-9a-f]{64})")
 KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/([hpvm])/(0|[1-9][0-9]{0,15})/([1-9][0-9]{0,3})/(0|[1-9][0-9]{0,3})")
 
 
-def parse_key(key: str) -> RecordPlace | BodyPlace:
+def parse_key(key: str) -> RecordPlace:
     """Raises WireRefusal for a key that no node of ours would write."""
-    if body := BODY_KEY.fullmatch(key):
-        return BodyPlace(body[1], bytes.fromhex(body[2]))
     match = KEY.fullmatch(key)
     if match is None:
         raise WireRefusal("key", "not a key of this protocol")
@@ -137,6 +121,47 @@ def place_of(peer: str, swarm: str, kind: Kind, round_number: int, shards: int =
     """Where `peer` announces. Versions of a policy lie always among MAX_SHARDS, as only its followers look there."""
     shards = MAX_SHARDS if kind == VERSIONS else shards
     return RecordPlace(swarm, kind, round_number, shards, shard_of(round_number, peer, shards, kind))
+
+
+class ShardEstimate:
+    """The present number of shards, a power of two, estimated from how full the places are that were read.
+
+    A DHT key is sent whole, so a place must stay small in a swarm of any size. Nodes with different estimates still
+    meet, as readers try other numbers too.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._seen: dict[int, float] = {}
+        """Number of shards -> headers in one place there, smoothed."""
+        self.shards = 1
+
+    @property
+    def size(self) -> float:
+        """Peers that announce, estimated."""
+        return sum(shards * headers for shards, headers in self._seen.items())
+
+    def note(self, shards: int, headers: float) -> None:
+        """One place among `shards` held so many headers; decides anew."""
+        before = self._seen.get(shards, float(headers))
+        self._seen = {level: FADE * crowded for level, crowded in self._seen.items()}
+        self._seen[shards] = before + MEMORY * (headers - before)
+        while self.size > CROWD * self.shards and self.shards < MAX_SHARDS:
+            self.shards *= 2
+        while self.shards > 1 and self.size < SPARSE * self.shards:
+            self.shards //= 2
+
+    @property
+    def alone(self) -> bool:
+        """Nobody is to be found at our number of shards."""
+        return self._seen.get(self.shards, 0.0) < 1
+
+    def elsewhere(self, *, lost: bool = False) -> list[int]:
+        """Other numbers of shards to look at: whoever judges differently announces there. Several for who is lost."""
+        if lost or self.alone:
+            return self._random.sample(LEVELS, PROBES)
+        near = [shards for shards in (self.shards // 2, self.shards * 2) if 1 <= shards <= MAX_SHARDS]
+        return [self._random.choice(LEVELS if self._random.random() < FAR else near)]
 
 
 def signed_message(swarm: str, key: str, record: DHTRecord, payload: bytes) -> bytes:
@@ -166,12 +191,8 @@ class PeerRecordValidator:
         self._identity = identity
         self._keys = Newest[bytes, str](DECLARED)
         self._verified = Newest[tuple[bytes, bytes, float, bytes], None](VERIFIED)
-        self._deposits = Newest[str, dict[bytes, float]](DEPOSITORS)
-        """By author: digest -> expiry."""
-        self._crowds = Newest[bytes, set[str]](CROWDS)
-        """By place: who is there."""
 
-    def declare(self, place: RecordPlace | BodyPlace) -> None:
+    def declare(self, place: RecordPlace) -> None:
         """Name a place before storing there: hivemind gives `sign_value` only the hash of a key."""
         self._keys[place.id] = place.key
 
@@ -197,7 +218,7 @@ class PeerRecordValidator:
 
     def _check(self, record: DHTRecord) -> None:
         """Cheap rules first. Raises WireRefusal."""
-        if len(record.value) > MAX_VALUE + MAX_DEPOSIT:
+        if len(record.value) > MAX_VALUE:
             raise WireRefusal("size")
         self._check_expiry(record.expiration_time)
         peer = _owner(record.subkey)
@@ -205,27 +226,14 @@ class PeerRecordValidator:
         place = parse_key(envelope.key)
         if place.id != record.key or place.swarm != self.swarm:
             raise WireRefusal("key", "written for another place")
-        if isinstance(place, RecordPlace):
-            self._check_header(place, peer, record, envelope)
-        elif hashlib.sha256(envelope.payload).digest() != place.digest:
-            raise WireRefusal("digest", "not the body that its key names")
+        self._check_round(place.round)
+        if place.shard != shard_of(place.round, peer, place.shards, place.kind):
+            raise WireRefusal("shard")
         if peer_id_of(envelope.public_key) != peer:
             raise WireRefusal("owner", "signed by another peer's key")
         if not self.member(peer):
             raise WireRefusal("member")
         self._check_signature(record, envelope)
-        # only after the signature: nobody but its owner uses up a peer's room
-        if isinstance(place, BodyPlace):
-            self._check_quota(peer, place.digest, record.expiration_time)
-        else:
-            self._check_crowd(place.id, peer)
-
-    def _check_header(self, place: RecordPlace, peer: str, record: DHTRecord, envelope: Envelope) -> None:
-        if len(record.value) > MAX_VALUE or len(envelope.payload) > MAX_HEADER:
-            raise WireRefusal("size")
-        self._check_round(place.round)
-        if place.shard != shard_of(place.round, peer, place.shards, place.kind):
-            raise WireRefusal("shard")
 
     def _check_expiry(self, expiry: float) -> None:
         now = self.clock()
@@ -235,19 +243,6 @@ class PeerRecordValidator:
     def _check_round(self, round_number: int) -> None:
         if self.round is not None and not self.round - ROUNDS_BEHIND <= round_number <= self.round + ROUNDS_AHEAD:
             raise WireRefusal("round")
-
-    def _check_quota(self, peer: str, digest: bytes, expiry: float) -> None:
-        now = self.clock()
-        kept = {known: end for known, end in self._deposits.get(peer, {}).items() if end > now}
-        if digest not in kept and len(kept) >= DEPOSITS:
-            raise WireRefusal("quota", "too many bodies of one author")
-        self._deposits[peer] = kept | {digest: expiry}
-
-    def _check_crowd(self, place: bytes, peer: str) -> None:
-        crowd = self._crowds[place] = self._crowds.get(place, set())
-        if peer not in crowd and len(crowd) >= MAX_CROWD:
-            raise WireRefusal("crowd", "too many peers in one place")
-        crowd.add(peer)
 
     def _check_signature(self, record: DHTRecord, envelope: Envelope) -> None:
         mark = (record.key, record.subkey, record.expiration_time, hashlib.sha256(record.value).digest())

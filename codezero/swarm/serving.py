@@ -1,21 +1,23 @@
-"""Answers peers' requests: pieces of own bodies and of files of versions within an allowance, and feedback on problems.
+"""Answers peers' requests: pieces of own bodies, of others' and of files of versions, within allowances, and feedback.
 
 Feedback tells the proposer alone how its problems went. It is sent once and lost when the peer is not there.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from codezero.errors import UnreachableError
+from codezero.swarm.identity import open_to_all
 from codezero.swarm.messages import ReceivedFeedback, SendFeedback
-from codezero.swarm.schema import MAX_FILE, Digest, WireRefusal
+from codezero.swarm.schema import MAX_BODY, MAX_FILE, Digest, PeerId, WireRefusal, body_digest
 from codezero.swarm.transport import UNANSWERED, Transport, within
-from codezero.swarm.trust import Offence, PeerTrust
+from codezero.swarm.trust import Limits, Offence, PeerTrust
 from codezero.swarm.wire import decode_feedback
 from codezero.system.files import UNDECODABLE
 from codezero.system.state import Newest
@@ -23,6 +25,12 @@ from codezero.system.state import Newest
 CHUNK = 1 << 20
 """Most bytes in one answer."""
 KEPT_BODIES = 32
+RELAYED_BODIES, RELAY_SECONDS = 16, 4.0
+"""Bodies of others that are kept, and the time that an author has for one: less than a reader waits."""
+EACH_ASKER = Limits(requests_per_second=4, requests_burst=128, bytes_per_second=128 << 10, bytes_burst=8 << 20)
+EACH_AUTHOR = Limits(requests_per_second=2, requests_burst=64, bytes_per_second=128 << 10, bytes_burst=8 << 20)
+"""Less than the author allows this node, which would else find its own pulls refused."""
+ALL_RELAYED = Limits(requests_per_second=64, requests_burst=1024, bytes_per_second=1 << 20, bytes_burst=16 << 20)
 FILE_SHARE = 8
 """A byte of a file costs a peer an eighth of a byte of its allowance: who shares a policy means it to be pulled."""
 
@@ -63,6 +71,13 @@ class BodyServer:
         self.counts["bytes_out"] += len(piece)
         return piece
 
+    def allows(self, peer: str) -> bool:
+        """Take one request of the peer's allowance."""
+        if allowed := self._trust.spend(peer):
+            return allowed
+        self.counts["refused_allowance"] += 1
+        return allowed
+
     def _piece(self, chunk: ChunkRequest) -> bytes:
         if chunk.digest not in self.files:
             return self.bodies.get(chunk.digest, b"")[chunk.offset : chunk.offset + CHUNK]
@@ -72,6 +87,88 @@ class BodyServer:
                 return file.read(CHUNK)
         except OSError:  # the next manifest does not list it any more
             return b""
+
+
+async def pull(ask: Callable[[int], Awaitable[bytes]], size: int) -> bytes:
+    """A body of `size` bytes, piece by piece; `ask` gets an offset. Raises what `ask` raises, and WireRefusal."""
+    body = bytearray()
+    while len(body) < size:
+        piece = await ask(len(body))
+        if not piece:
+            raise WireRefusal("gone", "announced and not served")
+        if len(body) + len(piece) > size:
+            raise WireRefusal("size", "longer than announced")
+        body += piece
+    return bytes(body)
+
+
+class RelayRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """From `offset` on, a piece of the body of `size` bytes that `author` announced under this digest."""
+
+    author: PeerId
+    digest: Digest
+    size: Annotated[int, Meta(ge=1, le=MAX_BODY)]
+    offset: Annotated[int, Meta(ge=0, lt=MAX_BODY)]
+
+
+class BodyRelay:
+    """Passes on bodies of members that are connected here to members that cannot reach them; each is pulled once.
+
+    It dials nobody on a stranger's word, carries nothing but bodies that have the announced digest, and has an
+    allowance for each asker, for each author, and for all together.
+    """
+
+    def __init__(self, transport: Transport, trust: PeerTrust, *, willing: bool) -> None:
+        self.counts: Counter[str] = Counter()
+        self._transport, self._trust, self._willing = transport, trust, willing
+        self._askers, self._authors, self._all = (
+            PeerTrust(open_to_all, limits=limits) for limits in (EACH_ASKER, EACH_AUTHOR, ALL_RELAYED)
+        )
+        self._bodies = Newest[bytes, asyncio.Task[bytes]](RELAYED_BODIES)
+        """By digest."""
+
+    async def answer(self, peer: str, request: bytes) -> bytes:
+        """At most CHUNK bytes; nothing where that is not here, not allowed, or too much."""
+        try:
+            wanted = msgspec.msgpack.decode(request, type=RelayRequest)
+        except UNDECODABLE:
+            self.counts["refused_request"] += 1
+            return b""
+        size = max(0, min(wanted.size - wanted.offset, CHUNK))
+        allowed = self._willing and not self._trust.refusal(peer) and not self._trust.refusal(wanted.author)
+        if not (allowed and self._askers.spend(peer, size=size) and self._all.spend(self._transport.me, size=size)):
+            self.counts["refused_relay"] += 1
+            return b""
+        try:
+            body = await asyncio.shield(self._body(wanted))
+        except (*UNANSWERED, WireRefusal):
+            self._bodies.pop(wanted.digest, None)
+            return b""
+        piece = body[wanted.offset : wanted.offset + CHUNK]
+        self.counts["bytes_relayed"] += len(piece)
+        return piece
+
+    def _body(self, wanted: RelayRequest) -> "asyncio.Task[bytes]":
+        if wanted.digest not in self._bodies:
+            self._bodies[wanted.digest] = asyncio.create_task(within(RELAY_SECONDS, self._pull(wanted)))
+        return self._bodies[wanted.digest]
+
+    async def _pull(self, wanted: RelayRequest) -> bytes:
+        author = wanted.author
+        if author not in await self._transport.connected():
+            raise UnreachableError(f"{author} is not connected")
+
+        async def ask(offset: int) -> bytes:
+            if not self._authors.spend(author, size=min(wanted.size - offset, CHUNK)):
+                raise UnreachableError(f"{author} is asked for too much")
+            return await self._transport.ask(
+                author, "chunk", msgspec.msgpack.encode(ChunkRequest(wanted.digest, offset))
+            )
+
+        body = await pull(ask, wanted.size)
+        if body_digest(body) != wanted.digest:
+            raise WireRefusal("digest")
+        return body
 
 
 WAITING = 64

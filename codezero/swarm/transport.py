@@ -10,9 +10,9 @@ from typing import Literal, Protocol, TypeVar
 from codezero.errors import UnreachableError
 from codezero.swarm.records import RecordPlace
 
-Call = Literal["chunk", "feedback"]
+Call = Literal["chunk", "feedback", "headers", "relay"]
 """What one peer can ask of another."""
-Answer = Callable[[Call, str, bytes], bytes]
+Answer = Callable[[Call, str, bytes], Awaitable[bytes]]
 """(call, peer id of the asker as the transport authenticated it, request) -> the answer; empty for a refusal."""
 BEAM, WIDE_BEAM = 8, 12
 """Nodes nearest to a key that a search asks before it ends; wide now and then, as a holder may name invented nodes."""
@@ -47,12 +47,12 @@ class Transport(Protocol):
         """Ask one peer; the answer has at most serving.CHUNK bytes. Raises WireRefusal for a malformed one."""
         ...
 
-    async def deposit(self, digest: bytes, body: bytes, expiry: float) -> bool:
-        """Keep a body of at most records.MAX_DEPOSIT bytes in the DHT under its digest, for an unreachable author."""
+    async def connected(self) -> Mapping[str, str]:
+        """The multiaddress that each peer's connection leads to."""
         ...
 
-    async def withdraw(self, peer: str, digest: bytes) -> bytes | None:
-        """The body that `peer` deposited; None when there is none."""
+    def relays(self, peer: str) -> Sequence[str]:
+        """Neighbours that most probably are connected with `peer` too, the most likely first."""
         ...
 
 

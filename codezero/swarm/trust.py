@@ -178,6 +178,11 @@ class PeerTrust:
         record.penalty, record.settled, record.seen = self._penalty(record, now + PRAISE_SECONDS), now, now
         record.bodies, record.groups, record.size = record.bodies + 1, record.groups + groups, record.size + size
 
+    def knows(self, peer: str) -> bool:
+        """Did `peer` send a fine body, and is it not refused?"""
+        record = self._records.get(peer)
+        return record is not None and record.bodies > 0 and not self.refusal(peer)
+
     def chance(self, peer: str) -> float:
         """In (0, 1], to weigh draws among peers: 1 for one without penalty, least for one that is refused."""
         record = self._records.get(peer)

@@ -15,8 +15,19 @@ import msgspec
 from msgspec import structs
 
 from codezero.swarm import schema
-from codezero.swarm.framing import decode, deflate, inflate
-from codezero.swarm.schema import DERIVED, GROUPS, MARKET, PROPOSALS, VERSION, VERSIONS, Kind, WireRefusal
+from codezero.swarm.schema import (
+    DERIVED,
+    GROUPS,
+    MARKET,
+    PROPOSALS,
+    VERSION,
+    VERSIONS,
+    Kind,
+    WireRefusal,
+    decode,
+    deflate,
+    inflate,
+)
 from codezero.types import Completion, Item, Problem, RolloutGroup, ScoredGroup, Source, Standing, problem_id
 
 Sent = TypeVar("Sent")
@@ -130,11 +141,9 @@ def decode_feedback(data: bytes) -> schema.FeedbackBody:
     return decode(data, schema.FeedbackBody, most=schema.MAX_FEEDBACK)
 
 
-def largest(
-    items: Sequence[Sent], encode: Callable[[Sequence[Sent]], bytes], most: int = schema.MAX_BODY
-) -> tuple[Sequence[Sent], bytes]:
-    """The first of `items` that fit into a body of at most `most` bytes, without those that cannot be sent at all, and
-    the body. Nothing when not one fits."""
+def largest(items: Sequence[Sent], encode: Callable[[Sequence[Sent]], bytes]) -> tuple[Sequence[Sent], bytes]:
+    """The first of `items` that fit into a body, without those that cannot be sent at all, and the body. Nothing when
+    not one fits."""
     while items:
         try:
             body = encode(items)
@@ -142,7 +151,7 @@ def largest(
             sendable: list[Sent] = [item for item in items if _encodes(item, encode)]
             items = sendable if len(sendable) < len(items) else items[: len(items) // 2]
         else:
-            if len(body) <= most:
+            if len(body) <= schema.MAX_BODY:
                 return items, body
             items = items[: len(items) // 2]
     return (), b""

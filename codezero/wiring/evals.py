@@ -270,7 +270,8 @@ def build_exam(
     """Embedded tasks are executed by Monty, which decides them all; those of other sets by both tiers. An environment
     with a rule of its own scores them."""
     from codezero.evals.exam import HeldOutExam
-    from codezero.evaluator.executed import ExecutedEvaluator, HybridEvaluator
+    from codezero.evaluator.evaluator import FrozenEvaluator
+    from codezero.evaluator.executed import ExecutedEvaluator
     from codezero.rollout.client import RolloutServers
     from codezero.sandbox.monty import MontySandbox
 
@@ -284,7 +285,8 @@ def build_exam(
     if isinstance(sampler.backend, RolloutServers):
         pool = ThreadPoolExecutor(1, thread_name_prefix="exam")
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-    judge = evaluator.frozen if isinstance(evaluator, HybridEvaluator) else evaluator
+    if isinstance(evaluator, FrozenEvaluator):  # the judge alone, whatever it counts for
+        evaluator = FrozenEvaluator(evaluator.watch, block=block, gated=False)
     return HeldOutExam(
         config.evals,
         config.solver,
@@ -294,7 +296,7 @@ def build_exam(
         sampler,
         grader,
         # execution, or a rule, says nothing of itself
-        evaluator=None if isinstance(judge, ExecutedEvaluator | ScoredEvaluator) else judge,
+        evaluator=None if isinstance(evaluator, ExecutedEvaluator | ScoredEvaluator) else evaluator,
         block=block,
         pool=pool,
     )

@@ -95,7 +95,7 @@ def build_evaluator(
     auditor = None  # by default nothing of what is trained on is ever executed
     if audit.share and config.reward.mode == "judge":
         sandbox = build_sandbox(config, stack)
-        auditor = Auditor(sandbox, share=audit.share, seed=config.seed)
+        auditor = Auditor(sandbox, share=audit.share, seed=config.seed, own=own)
     logger.info("judge: canaries are drawn from %s", canaries.name)
     identity = judge_identity(settings, config.model.quantize)
     watch = Watch(judge, guard, canaries.draw, settings, identity=identity, seed=config.seed, auditor=auditor, tell=say)

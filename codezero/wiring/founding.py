@@ -40,7 +40,7 @@ from codezero.errors import ConfigError, InviteError, UnreachableError
 from codezero.models.digest import weights_digest
 from codezero.settings import quoted
 from codezero.swarm.identity import Identity
-from codezero.swarm.network_status import outward_address, port_of
+from codezero.swarm.network_status import outward_address, own_addresses, port_of
 from codezero.swarm.schema import DERIVED
 from codezero.swarm.schema import VERSION as PROTOCOL
 from codezero.system.files import write_new
@@ -275,7 +275,9 @@ def _own_addresses(config: NodeConfig, peer: str) -> list[str]:
     if not config.swarm.port:
         raise ConfigError("swarm.port=0: others need one that stays; give --p2p-port, for example 38331")
     host = ipaddress.ip_address(config.swarm.host)
-    shown = outward_address() if host.is_unspecified else str(host)
-    if shown is None:
-        raise ConfigError("this machine has no way out; name its address: swarm.announce=[/ip4/ADDRESS/tcp/PORT]")
-    return [f"/ip{host.version}/{shown}/tcp/{config.swarm.port}/p2p/{peer}"]
+    shown = own_addresses(host.version) if host.is_unspecified else [str(host)]
+    if not shown:
+        raise ConfigError("this machine has no address; name one: swarm.announce=[/ip4/ADDRESS/tcp/PORT]")
+    if host.is_unspecified and outward_address(host.version) is None:
+        print(f"codezero: no default route; others find this node at its interfaces' addresses, {', '.join(shown)}")
+    return [f"/ip{host.version}/{address}/tcp/{config.swarm.port}/p2p/{peer}" for address in shown]

@@ -15,6 +15,7 @@ from codezero.code.worker import StaticGuard
 from codezero.config import NodeConfig
 from codezero.environments.code import CodeEnvironment
 from codezero.errors import ConfigError, EvaluatorError, translated
+from codezero.evaluator.evidence import within_metrics
 from codezero.evaluator.judge_prompts import LIKELIHOOD, PROMPT_VERSION
 from codezero.evaluator.types import Judge, program, request
 from codezero.market.judge_service import Card, JudgeParts, as_group
@@ -114,7 +115,8 @@ def build_parts(config: NodeConfig, identity: "Identity", receipts: bool, say: S
         grid=GRID,
         versions={name: importlib.metadata.version(name) for name in VERSIONS},
         calibration={"auroc": known.auroc, "auroc_low": known.auroc_low, "brier": known.brier, "ece": known.ece,
-                     "canaries": known.canaries, "calibrated_on": canaries.name},
+                     "canaries": known.canaries, "calibrated_on": canaries.name,
+                     **within_metrics("within_auroc", known.within)},
     )  # fmt: skip
     return JudgeParts(
         draw=draw,

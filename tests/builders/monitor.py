@@ -36,6 +36,10 @@ def exam_row(iteration: int, average: float, *, n: int = 8, reach: float = 0.03)
         "eval/level_5": max(0.0, average - 0.1),
         "judge/believed": 0.61,
         "judge/auroc": 0.98,
+        "judge/exam_within_auroc": 0.71,
+        "judge/exam_within_auroc_low": 0.64,
+        "judge/exam_within_auroc_high": 0.77,
+        "judge/exam_within_auroc_pairs": 695,
         "judge/false_positive_share": 0.05,
         "judge/false_negative_share": 0.04,
     }

@@ -7,6 +7,7 @@ node of ours, without records of its own, that asks the others.
 # pyright: basic
 import asyncio
 import functools
+import itertools
 import json
 import os
 import shutil
@@ -34,12 +35,15 @@ from simulation.memory_transport import signed  # noqa: E402
 
 from codezero.config import SwarmConfig  # noqa: E402
 from codezero.errors import UnreachableError  # noqa: E402
-from codezero.swarm.framing import body_digest, encode_header  # noqa: E402
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS, bound_id, create_node, split_address, start_daemon  # noqa: E402
 from codezero.swarm.hivemind_transport import GossipServicer, HivemindTransport  # noqa: E402
 from codezero.swarm.identity import Identity  # noqa: E402
-from codezero.swarm.records import MAX_DEPOSIT, BodyPlace, DHTRecord, PeerRecordValidator, RecordPlace  # noqa: E402
-from codezero.swarm.schema import Header  # noqa: E402
+from codezero.swarm.records import DHTRecord, PeerRecordValidator, RecordPlace  # noqa: E402
+from codezero.swarm.schema import (  # noqa: E402
+    Header,
+    body_digest,
+    encode_header,
+)
 from codezero.swarm.serving import ChunkRequest  # noqa: E402
 from codezero.swarm.wire import encode_body  # noqa: E402
 
@@ -123,7 +127,7 @@ async def leave(names: Iterable[str]) -> None:
         await peers.pop(name).leave()
 
 
-def own(identity: Identity, place: RecordPlace | BodyPlace, payload: bytes, lifetime: float = 890.0) -> DHTRecord:
+def own(identity: Identity, place: RecordPlace, payload: bytes, lifetime: float = 890.0) -> DHTRecord:
     """A record that breaks no rule of form."""
     signer = PeerRecordValidator(identity, SWARM)
     return signed(place, identity.peer_id, payload, time.time() + lifetime, signer)
@@ -133,12 +137,12 @@ def here(rounds: int = 0) -> RecordPlace:
     return RecordPlace(SWARM, "h", round_number + rounds)
 
 
-async def flood_records(count: int) -> list[int]:
+async def flood_records(count: int, lifetime: float = 890.0) -> list[int]:
     """Signed headers of invented peers, a few for each round that is open."""
     she, kept = await join("mallory"), [0, 0]
     for _ in range(count // 200):
         batch = [
-            own(sybil, here(ahead), os.urandom(300)) for sybil in [fast_identity() for _ in range(10)]
+            own(sybil, here(ahead), os.urandom(300), lifetime) for sybil in [fast_identity() for _ in range(10)]
             for ahead in range(-3, 17)
         ]  # fmt: skip
         for at, victim in enumerate(victims):
@@ -146,25 +150,31 @@ async def flood_records(count: int) -> list[int]:
     return kept
 
 
-async def flood_deposits(count: int, authors: int, bodies: int, lifetime: float = 890.0) -> list[int]:
-    """Bodies of the largest size that nobody asked for, `bodies` different ones in turn."""
-    she, kept = await join("mallory"), [0, 0]
-    names = [fast_identity() for _ in range(authors)]
-    made = [os.urandom(MAX_DEPOSIT) for _ in range(min(bodies, 32))]
-    for start in range(0, count, 32):
-        made = [os.urandom(MAX_DEPOSIT) for _ in range(32)] if start and bodies > 32 else made
-        batch = [
-            own(
-                names[(start + at) % authors],
-                BodyPlace(SWARM, body_digest(made[at % bodies])),
-                made[at % bodies],
-                lifetime,
-            )
-            for at in range(32)
-        ]
-        for at, victim in enumerate(victims):
-            kept[at] += sum(await she.store(victim, *batch))
+filling: list["asyncio.Task[None]"] = []
+
+
+async def fill_place() -> list[int]:
+    """Announcements of ever new invented peers in one place, from now on: what was kept of the first 512."""
+    she, kept, full = await join("mallory"), [0, 0], asyncio.Event()
+
+    async def fill() -> None:
+        for number in itertools.count():
+            header = Header(1, "h", round_number, os.urandom(32), 99, "zlib", bytes(32), 1, [], None, 1.0)
+            batch = [own(fast_identity(), here(), encode_header(header)) for _ in range(16)]
+            for at, victim in enumerate(victims):
+                kept[at] += sum(await she.store(victim, *batch))
+            if number == 31:
+                full.set()
+
+    filling.append(asyncio.create_task(fill()))
+    await full.wait()
     return kept
+
+
+async def stop_filling() -> list[int]:
+    """How many records each victim has there."""
+    filling.pop().cancel()
+    return [len((await peers["mallory"].held_by(victim, here())).data) for victim in victims]
 
 
 async def flood_requests(count: int) -> int:
@@ -204,8 +214,7 @@ async def newcomer(seconds: float) -> list[bool]:
 async def find_bomb(times: int) -> list[int]:
     """One question for the same large record many times over: bytes of the answers."""
     she = await join("mallory")
-    body = os.urandom(MAX_DEPOSIT)
-    record = own(she.identity, BodyPlace(SWARM, body_digest(body)), body)
+    record = own(she.identity, here(), os.urandom(512))
     request = dht_pb2.FindRequest(keys=[record.key] * times, peer=she.node.protocol.node_info)
     sizes: list[int] = []
     for victim in victims:

@@ -17,10 +17,9 @@ import pytest
 from builders.swarm import SWARM, Nodes, eventually, group, scored
 
 from codezero.config import SwarmConfig
-from codezero.swarm.framing import body_digest, encode_header
 from codezero.swarm.identity import Identity
 from codezero.swarm.records import PeerRecordValidator, RecordPlace
-from codezero.swarm.schema import Header
+from codezero.swarm.schema import Header, body_digest, encode_header
 from codezero.swarm.trust import PeerTrust
 from codezero.swarm.wire import encode_body
 
@@ -142,7 +141,11 @@ def test_a_body_that_is_not_what_was_announced_is_refused(nodes: Nodes) -> None:
         async with mallory(nodes, name) as she:
             server = BodyServer(PeerTrust(lambda _: True))
             server.bodies[header.digest] = served
-            servicer = GossipServicer(lambda _call, peer, request: server.answer(peer, request))
+
+            async def answer(_: object, peer: str, request: bytes) -> bytes:
+                return server.answer(peer, request)
+
+            servicer = GossipServicer(answer)
             await servicer.add_p2p_handlers(she.node.p2p, namespace=SWARM)
             before = refused(nodes, reason)
             assert await she.announce(encode_header(header))
@@ -250,3 +253,35 @@ def test_what_a_flood_left_is_given_back_when_it_ends() -> None:
     give_back(storage)
     assert set(storage.data) == {DHTID(999)} and set(storage.key_to_heap) == {DHTID(999)}
     assert psutil.Process().memory_info().rss < resident
+
+
+def test_invented_peers_leave_their_places_to_each_other_and_to_nobody_known() -> None:
+    from hivemind.dht.routing import DHTID
+    from hivemind.utils import get_dht_time
+
+    from codezero.swarm.hivemind_dht import STORED_KEYS, Storage
+    from codezero.swarm.records import MAX_CROWD
+
+    storage, soon = Storage(lambda peer: peer.startswith("known")), get_dht_time() + 600
+    for number in range(16):
+        assert storage.store_subkey(DHTID(1), f"known {number}", b"", soon)
+    for number in range(4 * MAX_CROWD):
+        assert storage.store_subkey(DHTID(1), f"sybil {number}", b"", soon)
+        assert f"sybil {number}" in storage.data[DHTID(1)].value.data
+    place = storage.data[DHTID(1)].value.data
+    assert len(place) == MAX_CROWD and {f"known {number}" for number in range(16)} < set(place)
+    for number in range(4 * STORED_KEYS):
+        storage.store_subkey(DHTID(100 + number), "sybil", b"", soon)
+    assert len(storage.data) == STORED_KEYS and DHTID(1) in storage.data
+
+
+def test_libp2p_s_own_relay_which_carries_anything_for_anybody_is_off(nodes: Nodes) -> None:
+    async def reserve() -> None:
+        async with mallory(nodes, "relayed") as she:
+            _, _, writer = await she.node.p2p._client.stream_open(she.alice, ["/libp2p/circuit/relay/0.2.0/hop"])
+            writer.close()
+
+    from hivemind.p2p.p2p_daemon_bindings.utils import ControlFailure
+
+    with pytest.raises(ControlFailure, match="protocols not supported"):
+        asyncio.run(reserve())

@@ -21,7 +21,6 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.swarm.framing import decode_header, encode_header
 from codezero.swarm.identity import Identity
 from codezero.swarm.messages import (
     Counted,
@@ -33,8 +32,8 @@ from codezero.swarm.messages import (
     Publish,
     ReceivedBody,
 )
-from codezero.swarm.records import BodyPlace, DHTRecord, PeerRecordValidator, RecordPlace, parse_key
-from codezero.swarm.schema import MAX_ITEMS, WireRefusal
+from codezero.swarm.records import DHTRecord, PeerRecordValidator, RecordPlace, parse_key
+from codezero.swarm.schema import MAX_ITEMS, WireRefusal, decode_header, encode_header
 from codezero.swarm.serving import CHUNK, BodyServer, ChunkRequest
 from codezero.swarm.trust import Limits, PeerTrust
 from codezero.swarm.wire import (
@@ -130,7 +129,7 @@ def record(random: Random) -> None:
 def key(random: Random) -> None:
     text = mutant(VECTORS["key"].encode(), random).decode("utf-8", random.choice(("replace", "surrogateescape")))
     place = parse_key(text)
-    assert isinstance(place, (RecordPlace, BodyPlace)) and place.key == text
+    assert isinstance(place, RecordPlace) and place.key == text
 
 
 def request(random: Random) -> None:

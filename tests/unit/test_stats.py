@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.stats import auroc, auroc_interval, bounded_interval, brier, ece, mean_interval, wilson
+from codezero.stats import (
+    auroc,
+    auroc_interval,
+    bounded_interval,
+    brier,
+    ece,
+    group_order,
+    mean_interval,
+    wilson,
+    within_groups,
+)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=40))
@@ -84,3 +94,47 @@ def test_the_interval_of_a_share_covers_it_where_most_problems_fail(rare: float,
         low, high = bounded_interval(draw.binomial(attempts, chances) / attempts, seed=seed)
         covered += low <= rare / 2 <= high
     assert covered >= 135
+
+
+ATTEMPTS = st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=8)
+
+
+@given(st.lists(ATTEMPTS, max_size=6))
+def test_the_within_group_auroc_is_the_share_of_pairs_of_one_group_in_order(groups: list[list[tuple[int, bool]]]):
+    pairs = [
+        1.0 if right > wrong else 0.5 if right == wrong else 0.0
+        for group in groups
+        for right, passed in group
+        for wrong, failed in group
+        if passed and not failed
+    ]
+    within = within_groups(map(group_order, groups))
+    if not pairs:
+        assert within is None
+        return
+    assert within is not None and within.pairs == len(pairs) and within.low <= within.area <= within.high
+    assert within.area == pytest.approx(sum(pairs) / len(pairs))
+    assert within.groups == sum(len({passed for _, passed in group}) == 2 for group in groups)
+
+
+def test_scores_that_only_tell_easy_problems_apart_order_no_group():
+    draw = np.random.default_rng(4)
+    groups = [[(ease, bool(draw.random() < ease)) for _ in range(8)] for ease in draw.random(200)]
+    flat = [row for group in groups for row in group]
+    within = within_groups(map(group_order, groups))
+    assert auroc([score for score, _ in flat], [right for _, right in flat]) > 0.7
+    assert within is not None and within.area == 0.5
+
+
+def test_the_within_group_interval_covers_about_as_often_as_it_says():
+    """Two of five groups are ordered without fault, the others by chance, so pairs are far from independent."""
+    draw, covered = np.random.default_rng(5), 0
+    for _ in range(200):
+        groups = [(draw.random(8) < 0.5, draw.random() < 0.4) for _ in range(40)]
+        within = within_groups(
+            group_order([(float(right if known else draw.random()), bool(right)) for right in members])
+            for members, known in groups
+        )
+        assert within is not None
+        covered += within.low <= 0.7 <= within.high
+    assert 180 <= covered <= 198

@@ -18,6 +18,10 @@ export const ExamView = object({
   problems: maybe(number),
   unknown_share: maybe(number),
   auroc: maybe(number),
+  within_auroc: maybe(number),
+  within_auroc_low: maybe(number),
+  within_auroc_high: maybe(number),
+  within_auroc_pairs: maybe(number),
   false_positive_share: maybe(number),
   false_negative_share: maybe(number),
 });

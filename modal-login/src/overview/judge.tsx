@@ -1,7 +1,7 @@
 /** How far the judge can be believed. */
 import { type ReactNode, useEffect, useState } from "react";
 
-import type { JudgeBelief, RunView } from "../api/contract";
+import type { RunView } from "../api/contract";
 import { LineChart } from "../charts/linechart";
 import { ForeignLine } from "../parts/foreign";
 import { Notice } from "../parts/notice";
@@ -12,6 +12,7 @@ import { axesOf, latestOf, seriesOf } from "./axes";
 export function Judge({ view }: { view: RunView }) {
   const axes = axesOf(view);
   const auroc = seriesOf(view, "judge_auroc");
+  const within = seriesOf(view, "judge_within_auroc");
   const fooled = seriesOf(view, "judge_false_positive_share");
   return (
     <Fold view={view}>
@@ -20,7 +21,7 @@ export function Judge({ view }: { view: RunView }) {
           <strong>Alarm:</strong> <ForeignLine text={view.judge.alarm} />
         </Notice>
       )}
-      <Belief judge={view.judge} />
+      <Belief view={view} />
       <div className="grid">
         <LineChart
           title={
@@ -28,10 +29,13 @@ export function Judge({ view }: { view: RunView }) {
               <Term of="auroc">AUROC</Term> of the judge
             </>
           }
-          now={decimal(latestOf(view, "judge_auroc"))}
+          now={decimal(latestOf(view, "judge_within_auroc") ?? latestOf(view, "judge_auroc"))}
           note="0.5 is a coin, 1 is always right."
-          lines={[{ label: "AUROC", points: auroc, tone: "judged", noisy: true }]}
-          axis={axes.auroc(auroc)}
+          lines={[
+            { label: "within groups", points: within, tone: "truth", noisy: true },
+            { label: "over problems", points: auroc, tone: "judged", noisy: true },
+          ]}
+          axis={axes.auroc([...auroc, ...within])}
           empty="Appears with the first calibration."
         />
         <LineChart
@@ -48,11 +52,13 @@ export function Judge({ view }: { view: RunView }) {
 }
 
 /** One line while all is well; open from the first on when it is not. What is inside is drawn when it is open. */
-function Fold({ view: { judge }, children }: { view: RunView; children: ReactNode }) {
+function Fold({ view, children }: { view: RunView; children: ReactNode }) {
+  const { judge } = view;
+  const within = latestOf(view, "judge_within_auroc");
   const ill = judge.alarm !== "" || judge.weight === 0;
   const [open, setOpen] = useState(ill);
   useEffect(() => setOpen(ill), [ill]);
-  const known = judge.auroc === null ? "not measured yet" : `AUROC ${decimal(judge.auroc)}, ${percent(judge.false_positive_share)} false positives`;
+  const known = judge.auroc === null ? "not measured yet" : `AUROC ${within === null ? "" : `${decimal(within)} within groups, `}${decimal(judge.auroc)} over problems, ${percent(judge.false_positive_share)} false positives`;
   return (
     <section aria-labelledby="judge">
       <details className="fold" open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
@@ -68,13 +74,24 @@ function Fold({ view: { judge }, children }: { view: RunView; children: ReactNod
   );
 }
 
-function Belief({ judge }: { judge: JudgeBelief }) {
+function Belief({ view }: { view: RunView }) {
+  const { judge } = view;
   const lower = judge.auroc_low === null ? "" : `at least ${decimal(judge.auroc_low)}`;
+  const within = latestOf(view, "judge_within_auroc");
+  const [low, high] = [latestOf(view, "judge_within_auroc_low"), latestOf(view, "judge_within_auroc_high")];
   return (
-    <dl className="figures card four">
+    <dl className="figures card five">
       <div>
         <dt>
-          <Term of="auroc">AUROC</Term>
+          <Term of="within">AUROC within groups</Term>
+        </dt>
+        <dd>
+          {decimal(within)} <small>{within === null ? "" : `${decimal(low)} to ${decimal(high)}`}</small>
+        </dd>
+      </div>
+      <div>
+        <dt>
+          <Term of="auroc">AUROC over problems</Term>
         </dt>
         <dd>
           {decimal(judge.auroc)} <small>{lower}</small>

@@ -49,7 +49,8 @@ export const CURVES: readonly [Curve, ...Curve[]] = [
   plain("entropy", "entropy", "entropy", () => AXES.free),
   plain("zero_spread_share", "groups without spread", "spread", () => AXES.share),
   plain("level", "level", "level", () => AXES.level, { stepped: true }),
-  plain("judge_auroc", "AUROC of the judge", "auroc", AXES.auroc),
+  plain("judge_within_auroc", "AUROC within groups", "within", AXES.auroc),
+  plain("judge_auroc", "AUROC over problems", "auroc", AXES.auroc),
 ];
 
 /** The run in one place of the comparison; both decide how its line looks, so it looks the same in every curve. */

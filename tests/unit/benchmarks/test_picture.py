@@ -48,7 +48,7 @@ def contrast(colour: str, page: str) -> float:
 
 
 def drawn(name: str, folder: Path, result: Any, file: str = "picture.svg") -> str:
-    (folder / "stored.json").write_text(json.dumps({"transcribed": False, "result": result}))
+    (folder / "stored.json").write_text(json.dumps({"commit": "0", "result": result}))
     importlib.import_module(name).draw(result, folder / file)
     return (folder / file).read_text()
 

@@ -72,6 +72,13 @@ def test_the_table_counts_and_lists(tmp_path: Path) -> None:
     assert "mbpp, references that fail:\n\n* mbpp/12: " in text
 
 
+def test_the_table_of_the_pages_is_that_of_the_stored_result() -> None:
+    root = Path(__file__).parents[3]
+    sets = json.loads((root / "results" / "published_sets.json").read_text())["result"]["sets"]
+    table = [line for line in lines(sets) if line.startswith("|")]
+    assert "\n".join(table) in (root / "docs" / "results.md").read_text() and len(table) > 20
+
+
 def test_a_file_that_eval_refuses_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(tmp_path, mbpp(11), mbpp(12, test_list=[]))
     assert real_files.main([str(tmp_path), "--sets", "mbpp"]) == 2

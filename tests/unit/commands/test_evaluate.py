@@ -62,7 +62,7 @@ def test_a_card_for_people(file: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["evaluate", str(file), *SETTINGS]) == 0
     shown = capsys.readouterr().out
     assert "Write a function pick_item" in shown and "quarantined" in shown and "likely to pass" in shown
-    assert "AUROC on known solutions" in shown and "executed" not in shown
+    assert "AUROC on known solutions, over problems" in shown and "executed" not in shown
 
 
 def test_every_form_of_the_same_program_is_judged_alike_and_only_the_form_asked_for_earns_format(

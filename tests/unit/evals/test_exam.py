@@ -13,6 +13,7 @@ from codezero.errors import ProblemError, RolloutError
 from codezero.evals.exam import HeldOutExam
 from codezero.evals.grading import SandboxGrader
 from codezero.evals.task import EvalTask
+from codezero.evaluator.evidence import compared, executed_metrics
 from codezero.sandbox.monty import MontySandbox
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict, problem_id
 
@@ -64,8 +65,10 @@ class ScriptedJudge:
         self.peers |= {group.peer_id for group in groups}
         return [ScoredGroup(g, tuple(self.verdict(c.text) for c in g.completions)) for g in groups]
 
-    def witness(self, executed: Sequence[tuple[float, bool]]) -> None:
-        self.witnessed += executed
+    def witness(self, scored: Sequence[ScoredGroup], passed: Sequence[Sequence[bool | None]]) -> Metrics:
+        pairs, orders = compared(scored, passed)
+        self.witnessed += pairs
+        return executed_metrics(pairs, orders)
 
     def metrics(self) -> Metrics:
         return {}
@@ -156,6 +159,7 @@ def test_the_judge_is_held_against_the_same_attempts(sandbox: MontySandbox) -> N
     measured = sit(exam(sandbox, [[RIGHT, WRONG], [NO_CODE, UNDECIDED]], judge=judge))
     assert measured["judge/believed"] == pytest.approx((0.9 + 0.9 + 0.1) / 3)
     assert measured["judge/auroc"] == pytest.approx(0.75)
+    assert (measured["judge/exam_within_auroc"], measured["judge/exam_within_auroc_pairs"]) == (0.5, 1)
     assert measured["judge/ece"] == pytest.approx((abs(1.8 - 1) + 0.1) / 3)
     assert measured["judge/false_positive_share"] == 0.5
     assert measured["judge/false_negative_share"] == 0.0

@@ -9,6 +9,7 @@ from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_watch, gro
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.evaluator.canaries import CanaryKind, draw_canaries
+from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.executed import HybridEvaluator
 from codezero.evaluator.reward import DEFAULT
 from codezero.evaluator.types import Program
@@ -59,13 +60,14 @@ def test_the_judge_decides_what_no_sandbox_can(hybrid: HybridEvaluator) -> None:
 
 def test_what_was_executed_joins_the_canaries_as_what_it_is(hybrid: HybridEvaluator) -> None:
     hybrid.score([group(FILTER, fence(RIGHT), fence(WRONG))])
-    joined = [canary for canary in hybrid._watch.memory.canaries if canary.kind is CanaryKind.AUDITED]
+    joined = [canary for canary in hybrid.watch.memory.canaries if canary.kind is CanaryKind.AUDITED]
     assert sorted(canary.right for canary in joined) == [False, True]
     assert all(canary.scores is not None for canary in joined), "read with the attempts, at no cost"
 
 
 def test_the_judge_alone_is_held_against_execution(hybrid: HybridEvaluator) -> None:
-    (scored,) = hybrid.frozen.score([group(FILTER, fence(RIGHT), fence(WRONG))])
+    alone = FrozenEvaluator(hybrid.watch, gated=False)
+    (scored,) = alone.score([group(FILTER, fence(RIGHT), fence(WRONG))])
     assert [verdict.correctness > 0.5 for verdict in scored.verdicts] == [True, True]
 
 
@@ -75,6 +77,6 @@ def test_execution_still_decides_while_the_judge_cannot_be_asked(hybrid: HybridE
     def silent(*_: object) -> None:
         raise EvaluatorError("no answer")
 
-    hybrid._watch.judge.read = silent  # type: ignore[method-assign]
+    hybrid.watch.judge.read = silent  # type: ignore[method-assign]
     (scored,) = hybrid.score([group(FILTER, fence(RIGHT), fence(WRONG))])
     assert [verdict.correctness for verdict in scored.verdicts] == [1.0, 0.0]

@@ -1,6 +1,7 @@
 """The watch over the judge: it notices when a judge is exploited, answers, gives up in time, and remembers."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -20,10 +21,22 @@ from codezero.evaluator.types import Program, Reading
 from codezero.problems.synthetic.tasks import make_task, worked
 from codezero.sandbox.monty import MontySandbox
 from codezero.stats import wilson
-from codezero.types import Problem
+from codezero.types import Metrics, Problem, ScoredGroup, Status, Verdict
 
 TRUE_PAIRS = [(0.9, True)] * 60 + [(0.1, False)] * 60
 HACKED_PAIRS = [(0.9, True)] * 60 + [(0.9, False)] * 60
+
+
+def examined(*groups: Sequence[tuple[float, bool]]) -> tuple[list[ScoredGroup], list[list[bool | None]]]:
+    """Groups of (judged correctness, passed) as an exam has them."""
+    scored = [
+        ScoredGroup(
+            group(FILTER, *[fence(RIGHT)] * len(members)),
+            tuple(Verdict(p, p, 1.0, 1.0, 1.0, 1.0, Status.JUDGED) for p, _ in members),
+        )
+        for members in groups
+    ]
+    return scored, [[passed for _, passed in members] for members in groups]
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +99,6 @@ def test_dressing_up_does_not_make_a_program_another(guard: StaticGuard):
 
 
 def test_a_source_without_wrong_solutions_says_so():
-    from dataclasses import replace
-
     with pytest.raises(EvaluatorError, match="no wrong solutions"):
         draw_canaries(lambda random: replace(worked(random), wrong=()), 4, "x")
 
@@ -110,7 +121,7 @@ def test_an_honest_judge_raises_no_alarm(guard: StaticGuard):
     evaluator = FrozenEvaluator(watch)
     for iteration in range(1, 2 * LOOK_EVERY + 1):
         evaluator.review(iteration, evaluator.score([group(FILTER, fence(RIGHT), fence(WRONG))]))
-        evaluator.witness(TRUE_PAIRS)
+        evaluator.witness(*examined(TRUE_PAIRS))
     measured = evaluator.metrics()
     assert watch.alarms == () and measured["judge/alarm"] is None
     for kind in ("positive", "negative"):
@@ -146,11 +157,11 @@ def test_a_judge_that_falls_for_the_policy_is_found_by_transplants_alone(guard: 
 def test_an_open_gap_is_said_and_ends_the_run_when_calibrating_anew_does_not_help(guard: StaticGuard):
     watch = build_watch(ToldJudge(honest), guard)
     for strike in range(1, STRIKES):
-        watch.witness(HACKED_PAIRS)
+        watch.witness(*examined(HACKED_PAIRS))
         assert "exam" in watch.alarms[0]
         watch.review(strike, [])
     assert watch.metrics()["judge/calibrations"] == STRIKES
-    watch.witness(HACKED_PAIRS)
+    watch.witness(*examined(HACKED_PAIRS))
     with pytest.raises(AlarmError, match="learning on would only exploit it"):
         watch.review(STRIKES, [])
 
@@ -158,19 +169,19 @@ def test_an_open_gap_is_said_and_ends_the_run_when_calibrating_anew_does_not_hel
 def test_an_alarm_that_passes_is_forgotten(guard: StaticGuard):
     watch = build_watch(ToldJudge(honest), guard)
     for _ in range(2 * STRIKES):
-        watch.witness(HACKED_PAIRS)
-        watch.witness(TRUE_PAIRS)
+        watch.witness(*examined(HACKED_PAIRS))
+        watch.witness(*examined(TRUE_PAIRS))
         watch.review(1, [])
     assert watch.alarms == ()
 
 
 def test_a_user_may_have_the_run_end_at_once_or_never(guard: StaticGuard):
     hasty, patient = (build_watch(ToldJudge(honest), guard, on_alarm=how) for how in ("stop", "warn"))
-    hasty.witness(HACKED_PAIRS)
+    hasty.witness(*examined(HACKED_PAIRS))
     with pytest.raises(AlarmError):
         hasty.review(1, [])
     for _ in range(2 * STRIKES):
-        patient.witness(HACKED_PAIRS)
+        patient.witness(*examined(HACKED_PAIRS))
         patient.review(1, [])
     assert patient.alarms
 
@@ -219,13 +230,78 @@ def test_the_audit_is_of_the_newest_attempts(guard: StaticGuard):
     assert watch.metrics()["audit/count"] == 4 and watch.metrics()["audit/success"] == 0.75
 
 
+# ------------------------------------------------------------------ within groups
+
+EASY, HARD = [(0.9, True)] * 3 + [(0.9, False)], [(0.1, True)] + [(0.1, False)] * 3
+"""A judge that knows which problems are easy, and orders no group."""
+ORDERED = [[(0.6, True), (0.3, False)] * 4] * 20 + [[(0.8, True), (0.2, False)] * 4] * 20
+
+
+def test_a_judge_that_only_knows_easy_problems_loses_its_weight_and_gets_it_back(guard: StaticGuard):
+    watch = build_watch(ToldJudge(honest), guard, on_alarm="warn")
+    evaluator, alone = FrozenEvaluator(watch), FrozenEvaluator(watch, gated=False)
+    evaluator.calibrate()
+    groups = [group(FILTER, fence(RIGHT), fence(WRONG))]
+
+    def believed(by: FrozenEvaluator) -> list[float]:
+        return [verdict.correctness for verdict in by.score(groups)[0].verdicts]
+
+    before = believed(evaluator)
+    measured = evaluator.witness(*examined(*[EASY, HARD] * 20))
+    assert measured["judge/auroc"] == pytest.approx(0.75) and measured["judge/exam_within_auroc"] == 0.5
+    assert (measured["judge/exam_within_auroc_pairs"], measured["judge/exam_within_auroc_groups"]) == (120, 40)
+    assert "within groups and gets weight 0" in str(evaluator.metrics()["judge/alarm"])
+    rates = evaluator.rates()
+    assert evaluator.metrics()["judge/weight"] == 0.0 and rates is not None and rates.false_positive == 1.0
+    assert believed(evaluator) == [0.5, 0.5] and believed(alone) == before
+    evaluator.witness(*examined(*ORDERED))
+    assert evaluator.metrics()["judge/weight"] == 1.0 and believed(evaluator) == before
+    assert evaluator.metrics()["judge/alarm"] is None
+
+
+def test_few_groups_take_no_weight(guard: StaticGuard):
+    watch = build_watch(ToldJudge(honest), guard)
+    watch.calibrated()
+    watch.witness(*examined(*([EASY, HARD] * 20)[1:]))
+    assert watch.metrics()["judge/weight"] == 1.0 and watch.metrics()["judge/within_auroc_groups"] == 39
+
+
+def test_a_run_whose_judge_orders_no_group_ends(guard: StaticGuard):
+    watch = build_watch(ToldJudge(honest), guard)
+    for strike in range(1, STRIKES):
+        watch.witness(*examined(*[EASY, HARD] * 20))
+        watch.review(strike, [])
+    watch.witness(*examined(*[EASY, HARD] * 20))
+    with pytest.raises(AlarmError, match="no proven skill within groups"):
+        watch.review(STRIKES, [])
+
+
+def test_audited_own_attempts_take_the_weight_and_a_strangers_do_not(guard: StaticGuard):
+    wrong = [WRONG.replace("return", f"return {n} and") for n in range(3)]
+    problems = [replace(FILTER, id=f"{number}" * 64) for number in range(10)]
+
+    def audited(peer: str) -> Metrics:
+        with MontySandbox() as sandbox:
+            auditor = Auditor(sandbox, share=1.0, window=500, seed=0, own="peer")
+            watch = build_watch(ToldJudge(honest), guard, auditor=auditor, on_alarm="warn")
+            for iteration in range(1, 8):
+                attempts = [reviewed(each, code, 0.5) for each in problems for code in (RIGHT, *wrong)]
+                watch.review(iteration, [replace(each, peer=peer) for each in attempts])
+            return watch.metrics()
+
+    own, strange = audited("peer"), audited("stranger")
+    assert (own["judge/weight"], own["audit/within_auroc"], own["audit/within_auroc_pairs"]) == (0.0, 0.5, 180)
+    assert own["audit/count"] == 280, "without weight it orders nothing"
+    assert (strange["judge/weight"], strange["audit/within_auroc"]) == (1.0, None)
+
+
 # ------------------------------------------------------------------ memory
 
 
 def test_a_watch_is_found_again_as_it_was_left(guard: StaticGuard, tmp_path: Path):
     judge = ToldJudge(honest)
     left = build_watch(judge, guard)
-    left.witness(HACKED_PAIRS)
+    left.witness(*examined(HACKED_PAIRS))
     left.calibrated()
     left.save(tmp_path)
     found = build_watch(judge, guard)
@@ -237,7 +313,7 @@ def test_a_watch_is_found_again_as_it_was_left(guard: StaticGuard, tmp_path: Pat
 
 def test_another_judge_starts_without_memory(guard: StaticGuard, tmp_path: Path):
     left = build_watch(ToldJudge(honest), guard)
-    left.witness(HACKED_PAIRS)
+    left.witness(*examined(HACKED_PAIRS))
     left.save(tmp_path)
     other = build_watch(ToldJudge(honest), guard, identity="another")
     other.load(tmp_path)

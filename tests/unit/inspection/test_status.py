@@ -142,17 +142,24 @@ KEYS = {
     *("run", "name", "peer_id", "account", "running", "stopped", "problem", "iteration", "round"),
     *("seconds_since_step", "limit_seconds", "reward", "executed", "executed_low", "executed_high"),
     *("executed_samples", "executed_source", "level", "peers", "quarantined", "submissions", "tolerated", "hub"),
-    *("problems", "wrong_value_share", "stand_ins", "began", "updated", "supervisor", "attempts", "hindrance"),
+    *("problems", "wrong_value_share", "stand_ins", "began", "updated", "supervisor", "attempts", "hindrance", "judge"),
 }
 
 
 def test_the_keys_for_programs_stay_the_same(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exam = {"eval/average_at_8": 0.5, "eval/ci_low": 0.4, "eval/ci_high": 0.6, "eval/source": "executed"}
-    play(run, {"iteration": 7, "round": 1, **exam})
+    within = dict(zip(("", "_low", "_high", "_pairs"), (0.5, 0.4, 0.6, 120), strict=True))
+    judge = {
+        "judge/unavailable_share": 0.0,
+        "judge/weight": 0.0,
+        **{f"judge/within_auroc{part}": value for part, value in within.items()},
+    }
+    play(run, {"iteration": 7, "round": 1, **exam, **judge})
     OutboxStore(run / "outbox-5-abc.db").close()
     assert main(["status", "--json", f"run.directory={run.parent}"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert {*told} == KEYS
+    assert told["judge"] == "AUROC 0.50 [0.40, 0.60] within groups, of 120 pairs; it has no weight"
     assert {*told["submissions"]} == {"collecting", "pending", "accepted", "refused", "reasons", "last", "problem"}
     assert (told["executed_samples"], told["executed_low"], told["executed_source"]) == (8, 0.4, "executed")
     assert "executed average@8 50.0 % [40.0, 60.0]" in plain_line(read_run(run))

@@ -62,7 +62,8 @@ def test_the_view_tells_what_a_person_asks() -> None:
     for wanted in (
         readable_name(fresh().identity), "hivemind swarm · 2 peers", "18 % from them", "iteration 125", "round 12",
         "●●●○○ 3", "executed average@8", "61.0 % [58.0, 64.0]", "from 21.0 % ▲ +40.0", "0.70", "from 0.30",
-        "believes 61.0 %, executed truth 61.0 %, AUROC 0.98", "12,346 tokens/s", "0.6 s an iteration",
+        "believes 61.0 %, executed 61.0 %, AUROC 0.71 [0.64, 0.77] within groups, 0.98 over problems",
+        "12,346 tokens/s", "0.6 s an iteration",
         "SwarmError (3)", "Return the sum.", "best 0.90", "worst 0.10", "returns too early", "Ctrl-C",
         "running 4 m 12 s",
     ):  # fmt: skip

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from codezero.cli import main
 from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig, SwarmConfig
@@ -177,6 +178,8 @@ def test_reachability_is_proven_asked_or_not_claimed() -> None:
     assert found.state is CheckState.UNKNOWN and f"port {port}" in found.mend
     for reachable, state in ((True, CheckState.OK), (False, CheckState.WARN), (None, CheckState.UNKNOWN)):
         assert network.reach(config, network_of(reachable, "as neighbours say")).state is state
+    relayed = structs.replace(network_of(False, "by relays"), neighbours=1)
+    assert network.reach(config, relayed).state is CheckState.OK
 
 
 def test_a_stranger_who_dials_meanwhile_is_no_proof_of_reach() -> None:
@@ -224,7 +227,7 @@ def test_checks_that_listen_at_the_own_port_at_once_do_not_meet(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("outward", "state", "words"),
     [
-        (None, CheckState.FAIL, "no way out"),
+        (None, CheckState.FAIL, "no address"),
         ("8.8.8.8", CheckState.UNKNOWN, "open TCP port 38331 in the firewall"),
         ("192.168.1.7", CheckState.UNKNOWN, "forward it in the router to 192.168.1.7"),
     ],

@@ -19,7 +19,8 @@ from simulation.memory_transport import Board, MemoryTransport, signed
 from codezero.swarm.exchange import Exchange
 from codezero.swarm.messages import Publish, ReceivedBody, ReceivedFeedback, SendFeedback
 from codezero.swarm.records import LIFETIME, PeerRecordValidator, RecordPlace
-from codezero.swarm.schema import GROUPS, PROPOSALS
+from codezero.swarm.schema import GROUPS, PROPOSALS, body_digest
+from codezero.swarm.serving import EACH_ASKER, RelayRequest
 from codezero.swarm.trust import Offence, PeerTrust
 from codezero.swarm.wire import (
     decode_body,
@@ -181,7 +182,7 @@ def test_another_peers_body_is_refused_and_remembered_against_the_thief(clock: C
     stolen = alice.exchange.announcer.pack(GROUPS)
     assert stolen is not None
     thief.exchange.server.bodies[stolen[0].digest] = stolen[1]
-    from codezero.swarm.framing import encode_header
+    from codezero.swarm.schema import encode_header
 
     header = encode_header(stolen[0])
     place = RecordPlace(SWARM, GROUPS, ROUND)
@@ -200,25 +201,82 @@ def test_a_peer_that_went_away_is_tried_three_times_and_forgiven(clock: Clock) -
     assert not bob.trust.refusal(alice.id)
 
 
-def test_who_cannot_be_reached_is_heard_through_the_dht(clock: Clock) -> None:
-    alice, bob = peers(clock)
-    alice.exchange.announcer.reachable = False
+def homes(clock: Clock) -> Sequence[Peer]:
+    """Two behind routers, and one that both are connected with."""
+    alice, bob, hub = peers(clock, 3)
+    alice.board.hidden, alice.board.hubs = {alice.id, bob.id}, {hub.id}
+    return alice, bob, hub
+
+
+def test_who_cannot_be_reached_is_heard_through_a_member_that_both_reach(clock: Clock) -> None:
+    alice, bob, hub = homes(clock)
     alice.publish()
-    assert alice.look()["deposits"] == 1
-    del alice.board.answers[alice.id]
+    alice.look()
     bob.look()
-    assert bob.heard_from(alice) == 1
+    assert bob.heard_from(alice) == 1 and bob.exchange.listener.ways[alice.id] == hub.id
+    assert hub.look()["bytes_relayed"] > 0 and not bob.trust.report()[0].failures
 
 
-def test_an_unreachable_author_leaves_a_body_a_minute_at_most(clock: Clock) -> None:
-    alice, bob = peers(clock)
-    alice.exchange.announcer.reachable = False
-    for second in range(130):
-        alice.publish(f"question {second}")
-        alice.look()
-        bob.look()
-        clock.now += 1
-    assert bob.heard_from(alice) == 3
+async def nobody() -> dict[str, str]:
+    return {}
+
+
+@pytest.mark.parametrize("reason", ["not willing", "a stranger", "an author it refuses", "not connected"])
+def test_a_relay_may_refuse_and_the_author_is_not_to_blame(clock: Clock, reason: str) -> None:
+    alice, bob, hub = homes(clock)
+    if reason == "not willing":
+        hub.exchange.relay._willing = False
+    elif reason == "not connected":
+        hub.transport.connected = nobody
+    else:
+        refused = bob if reason == "a stranger" else alice
+        hub.trust._member = lambda peer: peer != refused.id  # pyright: ignore[reportPrivateUsage]
+    alice.publish()
+    alice.look()
+    bob.look(3)
+    assert not bob.heard and "bytes_relayed" not in hub.look()
+    (line,) = [line for line in bob.trust.report() if line.peer == alice.id]
+    assert {*line.failures} == {Offence.TIMEOUT}
+
+
+@pytest.mark.parametrize("lie", [b"", b"another body", b"x" * (3 << 20)])
+def test_a_relay_that_lies_is_blamed_and_the_next_one_asked(clock: Clock, lie: bytes) -> None:
+    alice, bob, hub, liar = *homes(clock), Peer(Board(clock), clock)
+
+    async def answer(*_: object) -> bytes:
+        return lie
+
+    alice.board.answers[liar.id] = answer
+    alice.board.hubs.add(liar.id)
+    alice.publish()
+    alice.look()
+    bob.exchange.listener.ways[alice.id] = liar.id  # it told the truth before
+    bob.look()
+    assert bob.heard_from(alice) == 1 and bob.exchange.listener.ways[alice.id] == hub.id
+    assert not any(line.failures for line in bob.trust.report() if line.peer == alice.id)
+
+
+def test_a_relay_pulls_a_body_once_and_has_an_allowance_for_each_asker(clock: Clock) -> None:
+    alice, bob, hub = homes(clock)
+    alice.publish()
+    alice.look()
+    (body,) = alice.exchange.server.bodies.values()
+    for number in range(100):
+        request = RelayRequest(alice.id, body_digest(body), len(body), 0)
+        answer = asyncio.run(hub.exchange._answer("relay", bob.id, msgspec.msgpack.encode(request)))
+        assert answer == body, number
+    assert alice.look()["bytes_out"] == len(body)
+    large = msgspec.msgpack.encode(RelayRequest(alice.id, bytes(32), 2 << 20, 0))
+    for _ in range(int(EACH_ASKER.requests_burst)):
+        asyncio.run(hub.exchange._answer("relay", bob.id, large))
+    assert hub.exchange.take_counts()["refused_relay"] > EACH_ASKER.requests_burst / 2
+
+
+@pytest.mark.parametrize("request_", [b"", b"\xc1", msgspec.msgpack.encode(["Qm", bytes(32), 1, 0])])
+def test_a_request_to_relay_that_is_none_is_counted(clock: Clock, request_: bytes) -> None:
+    _, bob, hub = homes(clock)
+    assert asyncio.run(hub.exchange._answer("relay", bob.id, request_)) == b""
+    assert hub.look()["refused_request"] == 1
 
 
 def test_problems_nobody_else_brings_come_first(clock: Clock) -> None:

@@ -16,10 +16,9 @@ from unit.swarm.test_exchange import ROUND, Clock, Peer, peers
 
 from codezero.config import SwarmConfig
 from codezero.swarm import exchange
-from codezero.swarm.framing import body_digest, encode_header
 from codezero.swarm.messages import Answered, Fetch, Publish
 from codezero.swarm.records import RecordPlace, parse_key, place_of
-from codezero.swarm.schema import MAX_HEADER, VERSIONS, Header, WireRefusal
+from codezero.swarm.schema import MAX_HEADER, VERSIONS, Header, WireRefusal, body_digest, encode_header
 from codezero.swarm.serving import CHUNK, ChunkRequest
 from codezero.swarm.supervisor import NetworkProcess
 from codezero.swarm.trust import Limits, Offence, PeerTrust

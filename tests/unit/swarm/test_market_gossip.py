@@ -20,12 +20,20 @@ from unit.swarm.test_exchange import ROUND, Clock, Peer, peers
 from unit.swarm.test_records import record, refusal, validator
 
 from codezero.errors import SwarmError
-from codezero.swarm.framing import body_digest, encode_header
 from codezero.swarm.hivemind_swarm import WAITING_POSTS
 from codezero.swarm.messages import Message, Publish, ReceivedBody
 from codezero.swarm.proposals import LocalSwarm
 from codezero.swarm.records import RecordPlace, place_of, shard_of
-from codezero.swarm.schema import GROUPS, MARKET, MAX_HEADER, MAX_MARKET, Header, WireRefusal
+from codezero.swarm.schema import (
+    GROUPS,
+    MARKET,
+    MAX_HEADER,
+    MAX_MARKET,
+    Header,
+    WireRefusal,
+    body_digest,
+    encode_header,
+)
 from codezero.swarm.wire import decode_market, encode_market, encode_proposals
 from codezero.types import Post
 

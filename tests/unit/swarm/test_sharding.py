@@ -4,8 +4,7 @@ from random import Random
 
 import pytest
 
-from codezero.swarm.listener import CROWD, LEVELS, ShardEstimate
-from codezero.swarm.records import MAX_SHARDS
+from codezero.swarm.records import CROWD, LEVELS, MAX_SHARDS, ShardEstimate
 
 
 def settled(peers: int, crowd: ShardEstimate, looks: int = 200) -> ShardEstimate:

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.errors import WireError
-from codezero.swarm.framing import decode_header, encode_header
 from codezero.swarm.schema import (
     MAX_COMPLETIONS,
     MAX_FEEDBACK,
@@ -23,6 +22,8 @@ from codezero.swarm.schema import (
     MAX_TOKENS,
     Header,
     WireRefusal,
+    decode_header,
+    encode_header,
 )
 from codezero.swarm.wire import (
     decode_body,

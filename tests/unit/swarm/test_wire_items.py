@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.environments.tasks import TaskEnvironment
-from codezero.swarm.framing import decode_header, encode_header
-from codezero.swarm.schema import GROUPS, PROPOSALS, Header, ItemGroupsBody, WireRefusal
+from codezero.swarm.schema import GROUPS, PROPOSALS, Header, ItemGroupsBody, WireRefusal, decode_header, encode_header
 from codezero.swarm.wire import (
     decode_body,
     decode_proposals,

@@ -9,9 +9,9 @@ import msgspec
 from builders.environments import item, sums
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from codezero.swarm.framing import body_digest, decode_header, encode_header
 from codezero.swarm.identity import Identity
 from codezero.swarm.records import DHTRecord, PeerRecordValidator, parse_key, place_of, shard_of, signed_message
+from codezero.swarm.schema import body_digest, decode_header, encode_header
 from codezero.swarm.serving import ChunkRequest
 from codezero.swarm.wire import (
     decode_body,

@@ -25,6 +25,7 @@ from codezero.wiring.chain import build_chain
 from codezero.wiring.founding import create_swarm, joined
 
 ROOT = bytes(range(32))
+PEER = "Qm" + "a" * 44
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,21 @@ def invitation(swarm: Swarm, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with contextlib.ExitStack() as stack:
         create_swarm(settings(swarm, folder), folder / "swarm.toml", stack)
     return folder / "swarm.toml"
+
+
+def test_in_a_closed_network_the_founder_is_found_at_its_interfaces(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = compose(["network=peer", "swarm.port=38331", "swarm.host=0.0.0.0"])
+    monkeypatch.setattr(founding, "outward_address", lambda _: None)
+    monkeypatch.setattr(founding, "own_addresses", lambda _: ["10.1.2.3", "10.9.8.7"])
+    assert founding._own_addresses(config, PEER) == [
+        f"/ip4/{address}/tcp/38331/p2p/{PEER}" for address in ("10.1.2.3", "10.9.8.7")
+    ]
+    assert "no default route" in capsys.readouterr().out
+    monkeypatch.setattr(founding, "own_addresses", lambda _: [])
+    with pytest.raises(ConfigError, match=r"swarm\.announce"):
+        founding._own_addresses(config, PEER)
 
 
 def test_the_market_reaches_who_joins(swarm: Swarm, invitation: Path, tmp_path: Path) -> None:
