@@ -1,8 +1,8 @@
-"""What the prediction market is worth and costs, and what attacks on it gain: A1 to A5, A8, A9, mechanisms, abuse.
+"""What the prediction market is worth and costs, and what attacks on it gain: A1 to A5, A9, mechanisms, abuse.
 
 A1: the pay is exact and bounded. A2 to A4: prices and confirmations on `value` games of the embedded models, where
 peers are honest, lie from the start, or turn once their record is made; `judges 0` and `judges 2`: how many of eight
-have one. A5: after how many executed games a bad peer loses its vote. A8: the bytes of a round (`traffic`). A9: what
+have one. A5: after how many executed games a bad peer loses its vote. A9: what
 the confirmed values teach, beside the claimed and the true ones (`training`: whole runs, so the longest). Each aim
 stands beside its figure. `mechanisms`: step scoring beside a market maker, a parimutuel and the original's bets, on
 simulated beliefs. `abuse`: what bluffs of a coalition gain, how often a jury is held, what friends of an opener get.
@@ -22,11 +22,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(1, str(Path(__file__).parents[1] / "tests"))
 
-from market_parts import abuse, mechanisms, traffic, training, value_games, worth
+from market_parts import abuse, mechanisms, training, value_games, worth
 
 PEERS = 8
 JUDGES = (0, 2)
-PARTS = ("a1", "values", "traffic", "training", "mechanisms", "abuse")
+PARTS = ("a1", "values", "training", "mechanisms", "abuse")
 Report = dict[str, Any]
 
 
@@ -53,9 +53,6 @@ def main(argv: list[str] | None = None) -> int:
         report["A1"] = abuse.exactness(options.random)
     if {"values", "training"} & {*options.parts}:
         report |= values(options)
-    if "traffic" in options.parts:
-        say("A8: what 8 and 32 players in memory say to each other")
-        report["A8"] = [traffic.run(nodes, 5) for nodes in (8, 32)]
     if "mechanisms" in options.parts:
         report["mechanisms"] = {scene: each_way(scene, options) for scene in mechanisms.SCENES}
     if "abuse" in options.parts:

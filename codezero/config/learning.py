@@ -171,8 +171,8 @@ class SolverConfig:
     go faster than in pre-training."""
     weight_decay: Annotated[float, Interval(ge=0, le=1)] = 0.0
     """Share of each weight that an optimiser step takes away, times the learning rate."""
-    loss: Annotated[str, one_of("dapo", "grpo", "dr_grpo", "bnpo", "cispo", "custom")] = "dapo"
-    """custom: `loss_function`."""
+    loss: Annotated[str, one_of("dapo", "custom")] = "dapo"
+    """dapo: clipped, in the mean over all tokens. custom: `loss_function`."""
     loss_function: Plugin = ""
     """Own code: `solver.loss.LossInputs` -> its mean loss. Every policy learns by it that learns as the solver does."""
     clip_low: Annotated[float, Interval(gt=0, le=1)] = 0.2

@@ -61,15 +61,11 @@ class TrainingRow:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The rows of one update. Idle rows carry no gradient but count in the loss's mean, like those of advantage 0."""
+    """The rows of one update."""
 
     rows: tuple[TrainingRow, ...]
-    idle_rows: int = 0
     idle_tokens: int = 0
-
-    @property
-    def row_count(self) -> int:
-        return len(self.rows) + self.idle_rows
+    """Of rows that carry no gradient but count in the loss's mean, like those of advantage 0."""
 
     @property
     def token_count(self) -> int:

@@ -27,7 +27,7 @@ from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
 from codezero.solver.batch import Batch, Pair, TrainingRow, Update, collate, micro_batches, minibatches
 from codezero.solver.logprobs import compared, completion_logprobs, fused_logprobs, head_is_plain, packed_logprobs
-from codezero.solver.loss import learning_rate, own_loss
+from codezero.solver.loss import learning_rate, make_trainer, own_loss
 from codezero.solver.policy_files import LearnerCounters, load_policy, save_policy
 from codezero.types import mean
 
@@ -82,8 +82,6 @@ class TrlLearner:
         return getattr(self, name)
 
     def _prepare_once(self) -> None:
-        from codezero.solver.trainer import make_trainer
-
         self._trainer: Any = make_trainer(self.policy, self.config, self._half, self._reference)
         self._trainer.beta = self.config.kl_beta
         self._accelerator = self._trainer.accelerator
@@ -97,13 +95,13 @@ class TrlLearner:
         """
         live = [row for row in batch.rows if row.completion_ids and (row.advantage or self.config.kl_beta)]
         parts = minibatches(live, self.config.minibatches, self.updates)
-        share = (batch.row_count / self.config.minibatches, batch.token_count / self.config.minibatches)
+        share = batch.token_count / self.config.minibatches
         pairs: list[dict[int, Pair]] = [{} for _ in parts]
         self._model.train()
         torch.manual_seed(self.updates)  # of dropout, where a model has it: a restarted run draws the same
         self.updates += 1
         try:
-            steps = [self._step(rows, *share, seen) for rows, seen in zip(parts, pairs, strict=True)]
+            steps = [self._step(rows, share, seen) for rows, seen in zip(parts, pairs, strict=True)]
         finally:
             self._model.eval()
         done = [step for step in steps if step is not None]
@@ -156,7 +154,7 @@ class TrlLearner:
         return [weight for group in self._optimizer.param_groups for weight in group["params"]]
 
     def _step(
-        self, rows: Sequence[TrainingRow], share_rows: float, share_tokens: float, pairs: dict[int, Pair]
+        self, rows: Sequence[TrainingRow], share_tokens: float, pairs: dict[int, Pair]
     ) -> tuple[float, float, float] | None:
         """One optimiser step: (loss, gradient norm, clipped share), or None where one of these is not finite.
 
@@ -165,7 +163,7 @@ class TrlLearner:
 
         def follow() -> tuple[float, float]:
             self._optimizer.zero_grad()  # what a try before this one may have left
-            parts = [self._backward(micro, share_rows, share_tokens, pairs) for micro in self._passes(rows)]
+            parts = [self._backward(micro, share_tokens, pairs) for micro in self._passes(rows)]
             return sum(loss for loss, _ in parts), sum(clipped for _, clipped in parts)
 
         loss, clipped = self._sums(*self._within_memory(follow, len(rows)))
@@ -223,7 +221,7 @@ class TrlLearner:
             logger.warning("out of memory with %d rows at once; %d from here on", tried, self.micro_batch_rows)
 
     def _backward(
-        self, rows: Sequence[TrainingRow], share_rows: float, share_tokens: float, pairs: dict[int, Pair]
+        self, rows: Sequence[TrainingRow], share_tokens: float, pairs: dict[int, Pair]
     ) -> tuple[float, float]:
         """Adds the rows' gradient. Returns their part of the loss and how many tokens were clipped."""
         inputs = collate(rows, self.policy.pad_id, self.policy.device)
@@ -237,18 +235,13 @@ class TrlLearner:
             loss = self._own_loss(inputs, logprobs) * (tokens / share_tokens)
             self._accelerator.backward(loss)
             return loss.item(), 0.0
-        # dapo and cispo divide by this number. The others take the mean over what they are given, so what is divided
-        # by besides makes it the mean over this step's share of the whole batch.
-        inputs["num_items_in_batch"] = torch.tensor(share_tokens, device=self.policy.device)
-        over_rows, over_tokens = share_rows / len(rows), share_tokens / tokens
-        divisor = {"grpo": over_rows, "dr_grpo": over_rows, "bnpo": over_tokens}.get(self.config.loss, 1)
-        self._trainer.current_gradient_accumulation_steps = divisor
+        inputs["num_items_in_batch"] = torch.tensor(share_tokens, device=self.policy.device)  # what dapo divides by
+        self._trainer.current_gradient_accumulation_steps = 1
         measured = self._trainer._metrics["train"]
         measured.clear()
         loss = self._trainer.compute_loss(self._scorer(rows, inputs, pairs), inputs)
         self._accelerator.backward(loss)
-        name = "cispo_clip_ratio" if self.config.loss == "cispo" else "clip_ratio/region_mean"
-        return loss.item(), tokens * measured[name][0]
+        return loss.item(), tokens * measured["clip_ratio/region_mean"][0]
 
     def _scorer(self, rows: Sequence[TrainingRow], inputs: dict[str, Tensor], pairs: dict[int, Pair]) -> Any:
         """TRL's source of log-probabilities: the model on CUDA, elsewhere one that computes less for the same rows."""

@@ -54,9 +54,8 @@ class External:
 
     rows: tuple[TrainingRow, ...] = ()
     """Those that push."""
-    idle_rows: int = 0
     idle_tokens: int = 0
-    """Rows of chosen groups that do not push; they count in the loss's mean, as in an own group."""
+    """Of rows of chosen groups that do not push; they count in the loss's mean, as in an own group."""
     chosen: tuple[ScoredGroup, ...] = ()
     refused: tuple[tuple[str, int], ...] = ()
     """Groups and rows left out, by reason."""
@@ -112,9 +111,9 @@ class PeerReader:
         candidates = list(self._candidates(strangers, own, passing, refused))
         chosen = choose(candidates, self.external.groups, max_rows, chance)
         refused["not_needed"] = len(candidates) - len(chosen)
-        rows, idle_rows, idle_tokens = self._pushing(chosen, own, refused)
+        rows, idle_tokens = self._pushing(chosen, own, refused)
         groups = tuple(scored for scored, _ in chosen)
-        return External(rows, idle_rows, idle_tokens, groups, tuple((+refused).items()), _parts(strangers, groups))
+        return External(rows, idle_tokens, groups, tuple((+refused).items()), _parts(strangers, groups))
 
     def _candidates(
         self,
@@ -144,8 +143,8 @@ class PeerReader:
 
     def _pushing(
         self, chosen: Sequence[Candidate], own: Mapping[str, ScoredGroup], refused: Counter[str]
-    ) -> tuple[tuple[TrainingRow, ...], int, int]:
-        """The rows that push, and how many rows and tokens of the chosen groups do not.
+    ) -> tuple[tuple[TrainingRow, ...], int]:
+        """The rows that push, and how many tokens of the chosen groups do not.
 
         Each attempt is measured against all attempts at its problem, the own ones too.
         """
@@ -168,7 +167,7 @@ class PeerReader:
                 pushing.append((attempt, tokens, advantage))
         rows = tuple(self._limited(pushing, OwnMeasure.of(list(own.values())), refused))
         token_count = sum(min(len(tokens), longest) for tokens in ids)
-        return rows, len(ids) - len(rows), token_count - sum(len(row.completion_ids) for row in rows)
+        return rows, token_count - sum(len(row.completion_ids) for row in rows)
 
     def _limited(
         self, pushing: "Sequence[tuple[_Attempt, Ids, float]]", own: OwnMeasure, refused: Counter[str]

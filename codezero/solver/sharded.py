@@ -128,10 +128,10 @@ class ShardedLearner(TrlLearner):
         return float(_whole(nn.utils.clip_grad_norm_(self._model.parameters(), self.config.grad_clip)))
 
     def _backward(
-        self, rows: Sequence[TrainingRow], share_rows: float, share_tokens: float, pairs: dict[int, Pair]
+        self, rows: Sequence[TrainingRow], share_tokens: float, pairs: dict[int, Pair]
     ) -> tuple[float, float]:
         if rows:
-            return super()._backward(rows, share_rows, share_tokens, pairs)
+            return super()._backward(rows, share_tokens, pairs)
         (self._accompany() * 0).backward()
         return 0.0, 0.0
 

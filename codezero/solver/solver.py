@@ -119,7 +119,7 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         foreign = self.reader.rows(peers, local, most, passing, chance)
         own, stale, pairs = self.updater.told_apart(self._own_rows(local, foreign.chosen))
         rows = (*own, *stale, *foreign.rows)
-        update = self.learner.update(Batch(rows, foreign.idle_rows, foreign.idle_tokens))
+        update = self.learner.update(Batch(rows, foreign.idle_tokens))
         mismatch = {f"train/{name}": value for name, value in self.updater.mismatch(pairs or update.compared).items()}
         metrics = self._metrics(local, foreign, update) | outcomes(local, len(own) + len(stale))
         return metrics | mismatch | {"train/stale_rows": len(stale)}

@@ -9,7 +9,6 @@ from transformers import PreTrainedModel
 
 
 def policy_loss(
-    kind: str,
     logprobs: Tensor,
     old: Tensor,
     advantage: Tensor,
@@ -17,38 +16,26 @@ def policy_loss(
     *,
     clip_low: float,
     clip_high: float,
-    rows: float,
     tokens: float,
-    max_length: int,
     reference: Tensor | None = None,
     kl_beta: float = 0.0,
 ) -> Tensor:
     """The scalar to minimise. `logprobs`, `old`, `mask` and `reference` are (B, T), `advantage` is (B,) or (B, T).
 
-    `rows` and `tokens` are what the mean is taken over; they may count rows that are not here because their
+    `tokens` is what the mean is taken over (DAPO, section 3.3); it may count rows that are not here because their
     advantage is 0. With r = exp(logprobs - old), the term of a token is
-      - dapo, grpo, bnpo, dr_grpo: -min(r A, clip(r, 1 - clip_low, 1 + clip_high) A)  (Yu et al. 2025, DAPO, eq. 8)
-      - cispo: -sg(min(r, 1 + clip_high)) A logprobs                                  (MiniMax-M1 2025, eq. 4)
+
+        -min(r A, clip(r, 1 - clip_low, 1 + clip_high) A)        (Yu et al. 2025, DAPO, eq. 8)
+
     plus kl_beta * r * (exp(d) - d - 1), d = reference - logprobs (DeepSeekMath, eq. 4; r makes its gradient unbiased:
-    DeepSeek-V3.2 2025, section 3.1)
-    and their mean is
-      - dapo, cispo, bnpo: over all tokens (DAPO, section 3.3)
-      - grpo: over the tokens of a row, then over rows (DeepSeekMath, eq. 3)
-      - dr_grpo: over rows of `max_length` tokens, whatever they hold (Dr. GRPO, section 3.2)
+    DeepSeek-V3.2 2025, section 3.1).
     """
     ratio = (logprobs - old).exp()
     weight = advantage[:, None] if advantage.dim() == 1 else advantage
-    if kind == "cispo":
-        term = -ratio.clamp(max=1 + clip_high).detach() * weight * logprobs
-    else:
-        term = -torch.min(ratio * weight, ratio.clamp(1 - clip_low, 1 + clip_high) * weight)
+    term = -torch.min(ratio * weight, ratio.clamp(1 - clip_low, 1 + clip_high) * weight)
     if reference is not None:
         gap = reference - logprobs
         term = term + kl_beta * ratio * (gap.exp() - gap - 1)
-    if kind == "grpo":
-        return ((term * mask).sum(-1) / mask.sum(-1).clamp(min=1)).sum() / rows
-    if kind == "dr_grpo":
-        return (term * mask).sum() / (rows * max_length)
     return (term * mask).sum() / tokens
 
 

@@ -36,7 +36,7 @@ def test_shipped_files_hold_values_only() -> None:
         ("solver.learning_rate=-1", "must be more than 0"),
         ("solver.group_size=1", "must be at least 2"),
         ("solver.group_size=2.5", "this is not a whole number"),
-        ("solver.loss=ppo", "choose one of: dapo, grpo"),
+        ("solver.loss=ppo", "choose one of: dapo, custom"),
         ("solver=3", "solver=3"),
         ("data.sources=[mbp]", "data.sources: mbp is unknown; choose some of: synthetic, mbpp"),
         ("data.sources=[mbpp:0]", "data.sources: mbpp:0 has no weight above 0"),

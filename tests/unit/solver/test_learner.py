@@ -20,7 +20,6 @@ from codezero.solver.batch import Batch, TrainingRow, collate
 from codezero.solver.learner import TrlLearner, learning_rate
 from codezero.solver.logprobs import packed_logprobs
 
-LOSSES = ("dapo", "grpo", "dr_grpo", "bnpo", "cispo")
 PATHS = pytest.mark.parametrize("path", ["packed", "pieces", "trl"])
 """packed: small models. pieces: others off CUDA. trl: TRL's fused head, for CUDA; it computes the same here."""
 
@@ -67,16 +66,13 @@ def oracle(
     with torch.no_grad():
         leash = token_logprobs(reference, inputs, config.temperature) if reference is not None else None
     loss = policy_loss(
-        config.loss,
         token_logprobs(model, inputs, config.temperature),
         inputs["old_per_token_logps"],
         inputs["advantages"],
         inputs["completion_mask"],
         clip_low=config.clip_low,
         clip_high=config.clip_high,
-        rows=batch.row_count,
         tokens=batch.token_count,
-        max_length=config.max_new_tokens,
         reference=leash,
         kl_beta=config.kl_beta,
     )
@@ -99,10 +95,9 @@ def near_policy(learner: TrlLearner, rows: Sequence[TrainingRow], seed: int = 1)
 
 
 @PATHS
-@pytest.mark.parametrize("loss", LOSSES)
-def test_loss_and_gradient_are_those_of_the_written_objective(loss: str, path: str):
-    learner = make(path, loss=loss, temperature=0.8)
-    batch = Batch(tuple(near_policy(learner, random_rows(15))), idle_rows=3, idle_tokens=20)
+def test_loss_and_gradient_are_those_of_the_written_objective(path: str):
+    learner = make(path, temperature=0.8)
+    batch = Batch(tuple(near_policy(learner, random_rows(15))), idle_tokens=20)
     expected_loss, expected = oracle(learner.policy, learner.config, batch)
     found_loss, found = gradients(learner, batch)
     assert found_loss == pytest.approx(expected_loss, abs=1e-6)
@@ -110,9 +105,8 @@ def test_loss_and_gradient_are_those_of_the_written_objective(loss: str, path: s
 
 
 @PATHS
-@pytest.mark.parametrize("loss", LOSSES)
-def test_weights_of_single_tokens_are_those_of_the_written_objective(loss: str, path: str):
-    learner = make(path, loss=loss)
+def test_weights_of_single_tokens_are_those_of_the_written_objective(path: str):
+    learner = make(path)
     rows = near_policy(learner, random_rows(12))
     chance = random.Random(0)
     weighed = [
@@ -152,20 +146,18 @@ def test_activations_may_be_recomputed_instead_of_kept():
 
 
 @PATHS
-@pytest.mark.parametrize("loss", LOSSES)
-def test_micro_batches_bound_memory_and_change_nothing_else(loss: str, path: str):
+def test_micro_batches_bound_memory_and_change_nothing_else(path: str):
     rows = tuple(random_rows(14))
-    whole_loss, whole = gradients(make(path, loss=loss), Batch(rows))
-    cut_loss, cut = gradients(make(path, loss=loss, micro_batch_rows=3), Batch(rows))
+    whole_loss, whole = gradients(make(path), Batch(rows))
+    cut_loss, cut = gradients(make(path, micro_batch_rows=3), Batch(rows))
     assert cut_loss == pytest.approx(whole_loss, abs=1e-5)
     assert furthest(cut[0], whole[0]) < 2e-6 * max(1, *(float(g.abs().max()) for g in whole[0]))
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_minibatches_average_to_the_gradient_of_the_whole(loss: str):
+def test_minibatches_average_to_the_gradient_of_the_whole():
     batch = Batch(tuple(random_rows(16)))
-    _, (whole,) = gradients(make(loss=loss), batch)
-    _, parts = gradients(make(loss=loss, minibatches=3), batch)
+    _, (whole,) = gradients(make(), batch)
+    _, parts = gradients(make(minibatches=3), batch)
     assert len(parts) == 3
     mean = [sum(tensors) / 3 for tensors in zip(*parts, strict=True)]
     assert furthest(mean, whole) < 2e-6 * max(1, *(float(g.abs().max()) for g in whole))
@@ -175,7 +167,7 @@ def test_rows_of_advantage_zero_only_count():
     rows = random_rows(12)
     live = tuple(row for row in rows if row.advantage)
     idle = [row for row in rows if not row.advantage]
-    counted = Batch(live, len(idle), sum(len(row.completion_ids) for row in idle))
+    counted = Batch(live, sum(len(row.completion_ids) for row in idle))
     one, other = gradients(make(), Batch(tuple(rows))), gradients(make(), counted)
     assert one[0] == other[0]
     assert furthest(one[1][0], other[1][0]) == 0

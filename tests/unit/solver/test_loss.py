@@ -16,11 +16,11 @@ from codezero.solver.batch import Batch
 from codezero.solver.learner import TrlLearner
 from codezero.solver.loss import LossInputs
 
-BATCH = Batch(tuple(random_rows(16)), idle_rows=3, idle_tokens=11)
+BATCH = Batch(tuple(random_rows(16)), idle_tokens=11)
 
 
 def clipped(inputs: LossInputs) -> Tensor:
-    """TRL's `bnpo`."""
+    """TRL's `dapo`."""
     ratio = (inputs.logprobs - inputs.old_logprobs).exp()
     bounded = ratio.clamp(0.8, 1.28)
     each = -torch.min(ratio * inputs.advantages, bounded * inputs.advantages)
@@ -30,7 +30,7 @@ def clipped(inputs: LossInputs) -> Tensor:
 def gradient(monkeypatch: pytest.MonkeyPatch, function: Callable[[LossInputs], Any] | None, **config: Any) -> Any:
     """The loss and gradient of one step."""
     monkeypatch.setattr(module, "load_object", lambda *_: function)
-    chosen = {"loss": "custom", "loss_function": "own.py:f"} if function else {"loss": "bnpo"}
+    chosen = {"loss": "custom", "loss_function": "own.py:f"} if function else {}
     settings = SolverConfig(minibatches=1, grad_clip=1e9, max_new_tokens=10, **chosen, **config)
     learner = TrlLearner(tiny_policy(), settings)
     monkeypatch.setattr(learner._optimizer, "step", lambda: None)

@@ -65,7 +65,7 @@ def test_only_rows_with_positive_advantage_push_and_the_others_count():
         ((*b"right", EOS), 0.5),
         ((*b"fine", EOS), 0.5),
     ]
-    assert (len(found.chosen), found.idle_rows, found.idle_tokens) == (1, 2, len("wrong") + len("bad") + 2)
+    assert (len(found.chosen), found.idle_tokens) == (1, len("wrong") + len("bad") + 2)
 
 
 def test_a_sender_s_ids_and_logprobs_are_never_used():
@@ -121,7 +121,7 @@ def test_the_same_answer_pushes_once_however_many_send_it():
     groups = [judged(7, [1.0, 0.0], ["same", f"wrong {i}"], peer_id=f"peer {i}") for i in range(6)]
     found = read(groups)
     assert len(found.rows) == 1 and dict(found.refused)["row_duplicate"] == len(found.chosen) - 1
-    assert found.idle_rows == 2 * len(found.chosen) - 1
+    assert found.idle_tokens == sum(len(each.text) + 1 for one in found.chosen for each in one.group.completions) - 5
     other = read([judged(7, [1.0, 0.0], ["same", "x"]), judged(8, [1.0, 0.0], ["same", "x"])])
     assert len(other.rows) == 2  # the same words to another question are another answer
 

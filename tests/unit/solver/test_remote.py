@@ -106,7 +106,7 @@ def uneven(seed: int) -> Batch:
     several: list[TrainingRow] = []
     for i, size in enumerate((7, 1, 4, 2, 1)):
         several += random_rows(size, group_size=size, seed=10 * seed + i)
-    return Batch(tuple(several), idle_rows=2, idle_tokens=11)
+    return Batch(tuple(several), idle_tokens=11)
 
 
 def saved(learner: Any, folder: Path) -> Path:
