@@ -195,8 +195,8 @@ def audit_line(row: Metrics) -> str:
     passing = measured(success, number(row, "audit/success_low"), number(row, "audit/success_high"))
     executed = count(number(row, "audit/count") or 0, "attempt")
     ranks = within_line(row, "audit/within_auroc")
-    said = f"judge says {percent(number(row, 'audit/judged'))}, audit says {passing} ({executed} executed)"
-    return f"{said}; {ranks}" if ranks else said
+    shares = f"judge says {percent(number(row, 'audit/judged'))}, audit says {passing} ({executed} executed)"
+    return f"{shares}; {ranks}" if ranks else shares
 
 
 def proposal_lines(row: Metrics) -> list[tuple[str, str]]:
