@@ -83,7 +83,7 @@ def test_every_figure_of_the_pages_has_its_data_or_says_that_it_has_none() -> No
     figures = {f"docs/{page}#{anchor}" for page, anchor in re.findall(r"\((\w+\.md)#([\w-]+)\)", table)}
     assert said <= figures
     for page, anchor in (figure[5:].split("#") for figure in figures - said):
-        assert "../results/" in pages[page][anchor], f"{page}#{anchor}"
+        assert "`results/" in pages[page][anchor], f"{page}#{anchor}"
 
 
 def claim(**given: Any) -> Any:
