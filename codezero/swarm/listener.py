@@ -223,12 +223,11 @@ class Listener:
 
     async def body(self, peer: str, header: Header) -> bytes | None:
         """From its author, else through a neighbour that is connected with both; None when nobody has it."""
-        before, connected = self.ways.get(peer, ""), peer in self._direct.connected
-        relays = [] if connected else [way for way in self._transport.relays(peer) if not self._trust.refusal(way)]
-        if before in relays:  # which worked last time, unlike to dial the author
-            relays.remove(before)
-            relays.insert(0, before)
-        ways = [peer, *relays] if before in ("", peer) or not relays else [*relays, peer]
+        before, relays = self.ways.get(peer, peer), list[str]()
+        if peer not in self._direct.connected:
+            candidates = dict.fromkeys([before, *self._transport.relays(peer)])  # first who relayed the last one
+            relays = [way for way in candidates if way != peer and not self._trust.refusal(way)]
+        ways = [peer, *relays] if before == peer else [*relays, peer]
         for way in ways:
             with contextlib.suppress(*UNANSWERED):
                 seconds = DIAL_SECONDS if way == peer and relays else PULL_SECONDS

@@ -17,7 +17,8 @@ from typing import Any, Literal
 import psutil
 
 Router = Literal["restricted", "symmetric"]
-"""restricted: keeps source ports and lets in what was asked for. symmetric: a random source port for each target."""
+"""restricted: keeps source ports and lets in what was asked for. symmetric: a random source port for each connection,
+forgets those that are idle for a minute, and lets no UDP through."""
 NODE = Path(__file__).parents[1] / "fakes" / "gossip_node.py"
 
 
@@ -36,7 +37,7 @@ def run(*words: str) -> None:
 
 
 class Internet:
-    """45.50.0.0/16 on one bridge. The outside address of the `n`th host or router is 45.50.n.1."""
+    """45.50.0.0/16 on one bridge, and 2a0e:50::/32. The outside address of the `n`th host or router is 45.50.n.1."""
 
     def __init__(self) -> None:
         self._prefix, self._names, self._outside, self._inside = f"cz{os.getpid()}", list[str](), 0, 0
@@ -45,10 +46,10 @@ class Internet:
         self._ip("net", "link add br0 type bridge")
         self._ip("net", "link set br0 up")
 
-    def open(self, name: str) -> str:
-        """A host that everybody can dial; its address."""
+    def open(self, name: str, version: Literal[4, 6] = 4) -> str:
+        """A host that everybody can dial; its address, of this version of IP."""
         self._add(name)
-        return self._connect(name)
+        return self._connect(name, version)
 
     def home(self, router: str, *hosts: str, kind: Router = "restricted") -> str:
         """Hosts behind a router that lets nothing in; its outside address."""
@@ -67,6 +68,9 @@ class Internet:
             self._ip(host, f"route add default via {inside}.1")
         self.inside(router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
         random_ports = ["--random-fully"] if kind == "symmetric" else []
+        if kind == "symmetric":
+            self.inside(router, "sysctl", "-qw", "net.netfilter.nf_conntrack_tcp_timeout_established=60")
+            self.inside(router, "iptables", "-A", "FORWARD", "-p", "udp", "-j", "DROP")
         self.inside(router, "iptables", "-t", "nat", "-A", "POSTROUTING", "-o", out, "-j", "MASQUERADE", *random_ports)
         kept = ["-m", "conntrack", "--ctstate", "ESTABLISHED,RELATED", "-j", "ACCEPT"]
         for chain in ("FORWARD", "INPUT"):
@@ -117,13 +121,15 @@ class Internet:
         self._ip(end, f"link set {device} up")
         self._ip(other, "link set eth up")
 
-    def _connect(self, name: str) -> str:
+    def _connect(self, name: str, version: Literal[4, 6] = 4) -> str:
         self._outside += 1
         address, device = f"45.50.{self._outside}.1", f"b{self._outside}"
+        address = address if version == 4 else f"2a0e:50:{self._outside}::1"
         self._pair("net", name, device)
         self._ip("net", f"link set {device} master br0")
         self._ip(name, f"link set eth name o{self._outside}")
-        self._ip(name, f"addr add {address}/16 dev o{self._outside}")
+        words = f"addr add {address}/16 dev" if version == 4 else f"-6 addr add {address}/32 nodad dev"
+        self._ip(name, f"{words} o{self._outside}")
         return address
 
     def _ip(self, name: str, words: str) -> None:

@@ -65,10 +65,20 @@ def test_two_homes_learn_from_each_other_by_default(net: Internet, tmp_path: Pat
     time.sleep(45)
     groups = [received(*pair) - start for pair, start in zip(pairs, before, strict=True)]
     print(f"{kind}: after {seconds:.0f} s, then groups of each other {groups[:2]}, of the founder {groups[2:]}")
-    print({name: f.state["counts"][f"swarm/bytes_{name}"] for name in ("in", "out", "relayed")})
+    print(*(node.state["counts"] for node in (f, *homes)), sep="\n")
     assert min(groups[:2]) >= 0.8 * max(groups[2:]) > 0
     assert first.state["ways"][second.state["me"]] == second.state["ways"][first.state["me"]] == f.state["me"]
     assert not any(node.state["counts"].get("swarm/network_restarts") for node in (f, *homes))
+
+
+def test_two_with_ipv6_alone_reach_each_other(net: Internet, tmp_path: Path) -> None:
+    address, _ = net.open("F", 6), net.open("O", 6)
+    settings = OPEN | {"host": "::"}
+    f = net.node("F", tmp_path, **settings)
+    addresses = eventually(lambda: f.state.get("addresses", []), 120)
+    o = net.node("O", tmp_path, **settings, bootstrap=[way for way in addresses if f"/ip6/{address}/" in way])
+    within(60, lambda: received(o, f) > 0 and received(f, o) > 0)
+    within(30, lambda: o.state["reachable"] is f.state["reachable"] is True)
 
 
 def test_two_behind_one_router_learn_from_each_other(net: Internet, tmp_path: Path) -> None:

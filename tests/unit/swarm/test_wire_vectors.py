@@ -9,10 +9,11 @@ import msgspec
 from builders.environments import item, sums
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
+from codezero.swarm.direct import encode_headers
 from codezero.swarm.identity import Identity
 from codezero.swarm.records import DHTRecord, PeerRecordValidator, parse_key, place_of, shard_of, signed_message
 from codezero.swarm.schema import body_digest, decode_header, encode_header
-from codezero.swarm.serving import ChunkRequest
+from codezero.swarm.serving import ChunkRequest, RelayRequest
 from codezero.swarm.wire import (
     decode_body,
     decode_feedback,
@@ -61,6 +62,9 @@ def test_the_vectors_are_what_this_code_reads_and_writes() -> None:
     assert encode_header(announced) == raw["versions_header"]
     assert place_of(peer, "codezero", "v", 7).key.encode() == raw["versions_key"]
     assert msgspec.msgpack.encode(ChunkRequest(bytes.fromhex("2" * 64), 1 << 20)) == raw["chunk_request"]
+    relayed = RelayRequest(vectors["peer"], raw["digest"], 375, 100)
+    assert msgspec.msgpack.encode(relayed) == raw["relay_request"]
+    assert encode_headers({parse_key(vectors["key"]): raw["header"]}) == raw["headers_answer"]
 
     peer, number, (payload,) = decode_market(raw["market"])
     assert (peer, number, payload) == (vectors["peer"], 7, b"for the market to parse")
