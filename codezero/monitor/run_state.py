@@ -24,7 +24,7 @@ CURVES = {
     "reward": "reward/mean", "loss": "train/loss", "entropy": "train/entropy",
     "zero_spread_share": "train/zero_spread_share", "level": "difficulty/level", "judge_auroc": "judge/canary_auroc",
     "judge_false_positive_share": "judge/canary_false_positive_share", "peers": "swarm/peers",
-    **{f"judge_within{part}": f"judge/within{part}" for part in ("_auroc", "_auroc_low", "_auroc_high")},
+    **{f"judge_within_auroc{part}": f"judge/within_auroc{part}" for part in ("", "_low", "_high")},
     "external_share": "swarm/external_share",
     "time": "time", "seconds": "seconds", "tokens": "tokens/sampled_per_second", "tokens_total": "",
     "learned_share": "attempts/learned_share", "cut_off_share": "attempts/cut_off_share",
