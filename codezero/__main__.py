@@ -73,7 +73,7 @@ def main() -> None:
     except KeyboardInterrupt as stop:
         from codezero.system.signals import Terminated
 
-        print(f"codezero: {stop or 'interrupted'}", file=sys.stderr)
+        print(f"codezero: {str(stop) or 'interrupted'}", file=sys.stderr)
         code = 128 + stop.signal if isinstance(stop, Terminated) else 130
     except OSError as error:
         if (name := next((name for name, output in outputs.items() if output.error is error), None)) is None:

@@ -14,7 +14,7 @@ import pytest
 from fakes.judge_server import MODEL, Judge, Server, serving
 
 WHOLE = 1.0
-SILENT = "the judge does not answer: nothing is learned until it does"
+SILENT = "the judge cannot be asked, so nothing is learned"
 
 
 @pytest.fixture(scope="module")
