@@ -17,8 +17,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-MAX_ITEMS = 200_000
-"""Values in one message."""
+MAX_ITEMS, MAX_DEPTH = 200_000, 250
+"""Values in one message, and containers within each other."""
 _DANGEROUS = frozenset((
     "eval", "exec", "compile", "open", "input", "__import__", "breakpoint", "globals", "locals", "vars", "getattr",
     "setattr", "delattr", "exit", "quit",
@@ -70,7 +70,7 @@ class Outgoing:
         self.table: list[Any] = []
         self.classes: list[dict[str, Any]] = []
         self._places = {id(value): place for place, value in enumerate(values)}
-        self._budget = MAX_ITEMS
+        self._budget, self._depth = MAX_ITEMS, 0
 
     def item(self, value: Any) -> Any:
         """Raises Undecided for what is too large or nested too deeply."""
@@ -133,10 +133,11 @@ class Outgoing:
         place = self._places[id(value)] = self._before + len(self.table)
         self.values.append(value)
         self.table.append(None)
-        try:
-            self.table[place - self._before] = self._entry(value)
-        except RecursionError:
-            raise self._link.doubt("a value that is nested too deeply") from None
+        self._depth += 1
+        if self._depth > MAX_DEPTH:  # before the stack of C is used up, whose depth an answer may have lifted
+            raise self._link.doubt("a value that is nested too deeply")
+        self.table[place - self._before] = self._entry(value)
+        self._depth -= 1
         return ["@", place]
 
     def _entry(self, value: Any) -> list[Any]:

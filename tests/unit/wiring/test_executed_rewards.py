@@ -42,4 +42,5 @@ def test_the_sandbox_has_the_limits_of_the_reward(
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     with ExitStack() as stack:
         build_sandbox(compose([f"reward.workers={workers}", "reward.test_seconds=3"]), stack)
-    assert opened == [("auto", {"seconds": 3.0, "total_seconds": 100.0, "workers": expected})]
+    limits = {"seconds": 3.0, "total_seconds": 100.0, "workers": expected, "packages": []}
+    assert opened == [("auto", limits)]
