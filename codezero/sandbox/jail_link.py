@@ -134,6 +134,7 @@ class Link:
         """Numbers of mirrors, by id."""
         self.unclear = ""
         """Why the tests cannot be decided; whatever they caught, that stands."""
+        self.ended = False  # is the other side gone? whatever the tests caught, that stands too
         self.foreign: BaseException | None = None
         """The last exception that came from the other side."""
 
@@ -201,6 +202,7 @@ class Link:
         try:
             self._end.sendall(_LENGTH.pack(len(text)) + text)
         except OSError as error:
+            self.ended = True
             raise LinkEnded from error
 
     def receive(self) -> dict[str, Any]:
@@ -222,9 +224,10 @@ class Link:
         while len(data) < length:
             try:
                 piece = self._end.recv(length - len(data))
-            except OSError as error:
-                raise LinkEnded from error
+            except OSError:
+                piece = b""
             if not piece:
+                self.ended = True
                 raise LinkEnded
             data += piece
         return bytes(data)

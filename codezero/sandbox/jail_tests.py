@@ -52,7 +52,7 @@ def examine(link: Link, tests: list[str], claimed: list[str]) -> dict[str, Any]:
     except BaseException as error:  # noqa: BLE001 - whatever it raises is reported
         if not link.unclear:
             return raised(error, foreign=error is link.foreign or isinstance(error, NameError))
-    return {"unclear": link.unclear} if link.unclear else {}
+    return {"unclear": link.unclear} if link.unclear else {"ended": True} if link.ended else {}
 
 
 def answer(link: Link, code: bytes, seconds: float) -> None:

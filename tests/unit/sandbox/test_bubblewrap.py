@@ -319,3 +319,9 @@ def test_time_that_is_slept_counts(sandbox: BubblewrapSandbox) -> None:
     assert sandbox.run(job("import time\ndef f(x):\n    time.sleep(99)\n    return 2 * x")) == Execution(
         FAIL, "time limit"
     )
+
+
+def test_an_answer_that_ends_its_process_passes_no_test_that_catches_all(sandbox: BubblewrapSandbox) -> None:
+    test = "try:\n    f(1)\n    x = 1 / 0\nexcept:\n    pass\nassert True"
+    assert sandbox.run(job("def f(x): raise ValueError", [test])) == Execution(PASS)
+    assert sandbox.run(job("import os\ndef f(x): os._exit(0)", [test])).outcome is FAIL
