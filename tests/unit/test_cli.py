@@ -126,7 +126,6 @@ def test_a_misspelt_word_names_the_right_one(words: list[str], meant: str, capsy
         ["judge", "verify", "not-there", "not-there"],
         ["status", "run.name=not-there"],
         ["status", "run.name=../x"],
-        ["status", "--watch", "--every", "0"],
         ["dashboard", "not-there"],
         ["dashboard", "login.port={taken}"],
         ["data", "check", "not-there.jsonl"],
