@@ -54,7 +54,7 @@ class EvaluatorConfig:
     requests: Annotated[int, Interval(ge=1, le=256)] = 8
     """Concurrent requests to an endpoint."""
     questions: Annotated[list[str], Checked(_questions)] = field(default_factory=lambda: list(QUESTIONS))
-    """Kinds of judge prompts; calibration weighs each by its proven skill."""
+    """Kinds of judge prompts; calibration weighs each by its proven skill. A probe, where there is one, goes alone."""
     probe: str = "auto"
     """File of `codezero judge train`: a direction in the judge's hidden states. auto: a shipped one, if it is of this
     judge; none: none."""

@@ -70,7 +70,9 @@ class LikelihoodJudge:
         batch_rows: int = 128,
         share_prefix: bool = True,
     ) -> None:
-        """`share_prefix` False reads every prompt in full. Raises ConfigError for an unknown question."""
+        """Where there is a probe, and it is among the questions, it alone is asked: likelihood is a part of it, and
+        the others order attempts worse. `share_prefix` False reads every prompt in full. Raises ConfigError for an
+        unknown question."""
         if unknown := sorted(set(questions) - set(SCORES)):
             raise ConfigError(f"evaluator.questions: {unknown[0]} is unknown; choose any of: {', '.join(SCORES)}")
         self._yes_no = _single_tokens(loaded)
@@ -79,7 +81,8 @@ class LikelihoodJudge:
         """Why a question that was wanted is not asked; empty when all are."""
         mute |= set() if probe else {prompts.PROBE}
         self._probe = probe
-        self._questions = tuple(question for question in SCORES if question in questions and question not in mute)
+        wanted = {prompts.PROBE} if probe and prompts.PROBE in questions else set(questions) - mute
+        self._questions = tuple(question for question in SCORES if question in wanted)
         self.names = tuple(name for question in self._questions for name in SCORES[question])
         self._most_tokens: float = getattr(loaded.model.config, "max_position_embeddings", None) or math.inf
         self._tokenizer, self._conversation = loaded.tokenizer, Conversation(loaded.tokenizer)

@@ -60,7 +60,7 @@ def test_its_figure_is_of_groups_that_it_was_not_fitted_on() -> None:
 def test_a_judge_reads_what_it_says_of_its_own_states() -> None:
     loaded, known = tiny_policy(), probe()
     judge = LikelihoodJudge(loaded, questions=[LIKELIHOOD, PROBE], probe=known)
-    assert judge.names[-1] == "probe"
+    assert judge.names == ("probe",)
     readings = judge.read(PROGRAMS, frozenset(judge.names))
     for reading, features in zip(readings, judge.features(PROGRAMS, [1]), strict=True):
         assert reading.scores is not None and features is not None
