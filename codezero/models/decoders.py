@@ -29,6 +29,12 @@ def heads_of(config: Any) -> tuple[int, int, int]:
     return heads, getattr(config, "num_key_value_heads", None) or heads, size
 
 
+def columns(ids: Tensor, keep: int) -> Tensor:
+    """The last `keep` of ids [rows, T], as `logits_to_keep`. A number of them would take a slice whose rows lie apart,
+    for which torch copies the head once a row on a CPU."""
+    return torch.arange(ids.shape[1] - keep, ids.shape[1], device=ids.device)
+
+
 def last_logits(model: PreTrainedModel, ids: Tensor, mask: Tensor, positions: Tensor, cache: Cache) -> Tensor:
     """[rows, V] behind the last column; those of every column would be gigabytes for a large vocabulary."""
     return model(
@@ -37,7 +43,7 @@ def last_logits(model: PreTrainedModel, ids: Tensor, mask: Tensor, positions: Te
         position_ids=positions,
         past_key_values=cache,
         use_cache=True,
-        logits_to_keep=1,
+        logits_to_keep=columns(ids, 1),
     ).logits[:, -1]
 
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from codezero.models.chat import pad
+from codezero.models.decoders import columns
 from codezero.models.prefix_layout import (
     Ask,
     AskScores,
@@ -162,7 +163,7 @@ class PrefixReader:
             position_ids=past.real.sum(-1, keepdim=True) + place,
             past_key_values=past.cache,
             use_cache=True,
-            logits_to_keep=keep,
+            logits_to_keep=keep if isinstance(keep, Tensor) else columns(ids, keep),
         ).logits
 
     def _unshared(
@@ -183,7 +184,7 @@ class PrefixReader:
         for keys in self._batches(texts, lambda key: len(fed(texts[key])), size):
             longest, keep = size(keys)
             ids, _ = pad([fed(texts[key]) for key in keys], self._pad_id, self._model.device)
-            logits = self._model(input_ids=ids, use_cache=False, logits_to_keep=keep).logits
+            logits = self._model(input_ids=ids, use_cache=False, logits_to_keep=columns(ids, keep)).logits
             starts = [len(texts[key].ids) - 1 - (longest - keep) for key in keys]
             yield from zip(
                 keys, score_answers(logits, starts, [texts[key].answer for key in keys], choices), strict=True
