@@ -52,7 +52,6 @@ HOMES: dict[str, set[str]] = {
     "datasketch": {"problems"},
     "pyarrow": {"problems", "evals"},
     "hivemind": {"swarm"},
-    "zeroconf": {"swarm"},
     "httpx2": {"models", "problems", "weights"},
     "openai": {"models"},
     "huggingface_hub": {"models", "problems", "solver", "wiring", "ops"},
@@ -71,13 +70,12 @@ HOMES: dict[str, set[str]] = {
     "aiohttp": {"system", "chain", "market", "login", "monitor", "weights", "rollout", "wiring", "commands"},
     "matplotlib": {"monitor"},
     "wandb": {"monitor"},
-    "tensorboardX": {"monitor"},
     "webauthn": {"login"},
     "cbor2": {"login"},
     "reasoning_gym": {"environments"},
 }
 HEAVY = {"torch", "transformers", "trl", "peft", "accelerate", "datasets", "hivemind", "scipy", "matplotlib", "web3",
-         "wandb", "tensorboardX", "openai"}  # fmt: skip
+         "wandb", "openai"}  # fmt: skip
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -217,9 +215,9 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 
 BUDGETS = {
-    "files": 309,
-    "lines": 49_850,
-    "lines of code": 34_800,
+    "files": 310,
+    "lines": 50_130,
+    "lines of code": 35_010,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

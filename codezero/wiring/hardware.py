@@ -202,7 +202,6 @@ def check_extras(config: NodeConfig) -> None:
         ("solver.optimizer=adamw_8bit", optimizer == "adamw_8bit", "bitsandbytes", "bnb"),
         ("rollout.engine=vllm", config.rollout.start > 0 and config.rollout.engine == "vllm", "vllm", "vllm"),
         (f"monitor.wandb={monitor.wandb}", bool(monitor.wandb), "wandb", "wandb"),
-        ("monitor.tensorboard=true", monitor.tensorboard, "tensorboardX", "tensorboard"),
     ):
         if wanted and importlib.util.find_spec(library) is None:
             remedy = f"run `uv sync --no-dev --extra {extra}`, or drop it"
