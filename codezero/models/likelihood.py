@@ -13,7 +13,6 @@ Legend for shapes: B rows of a batch, P tokens of the past, T new tokens, V voca
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import copy
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -21,9 +20,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer
 
 from codezero.models.chat import pad
+from codezero.models.decoders import columns
 from codezero.models.prefix_layout import (
     Ask,
     AskScores,
@@ -39,6 +38,7 @@ from codezero.models.prefix_layout import (
     lay_out,
     mask_apart,
 )
+from codezero.models.slots import why_not_plain
 
 LOGIT_BUDGET = 2**27
 """Most logits alive in one forward pass; bounds memory for large vocabularies (512 MiB in float32)."""
@@ -59,7 +59,7 @@ class PrefixReader:
 
     def __init__(self, model: PreTrainedModel, pad_id: int, *, batch_rows: int = 128, share: bool = True) -> None:
         """`batch_rows` bounds the rows of a forward pass. `share` False reads every text in full."""
-        self.why_not = _why_not(model) if share else "not asked to"
+        self.why_not = why_not_plain(model) if share else "not asked to"
         """Why nothing is shared; empty when it is."""
         self._model = model
         self._states = LayerStates(model)
@@ -175,7 +175,7 @@ class PrefixReader:
             position_ids=past.real.sum(-1, keepdim=True) + place,
             past_key_values=past.cache,
             use_cache=True,
-            logits_to_keep=keep,
+            logits_to_keep=keep if isinstance(keep, Tensor) else columns(ids, keep),
         ).logits
 
     def _unshared(
@@ -196,7 +196,7 @@ class PrefixReader:
         for keys in self._batches(texts, lambda key: len(fed(texts[key])), size):
             longest, keep = size(keys)
             ids, _ = pad([fed(texts[key]) for key in keys], self._pad_id, self._model.device)
-            logits = self._model(input_ids=ids, use_cache=False, logits_to_keep=keep).logits
+            logits = self._model(input_ids=ids, use_cache=False, logits_to_keep=columns(ids, keep)).logits
             bodies = [(at, i, k) for at, (i, k) in enumerate(keys) if k == _BODY]
             self._states.keep((i, at, len(fed(texts[i, k])) - 1) for at, i, k in bodies)
             starts = [len(texts[key].ids) - 1 - (longest - keep) for key in keys]
@@ -247,19 +247,6 @@ class _Past:
         cache.layers = [copy.copy(layer) for layer in self.cache.layers]
         cache.batch_select_indices(which)
         return _Past(cache, self.real[which])
-
-
-def _why_not(model: PreTrainedModel) -> str:
-    """Why this model's reading cannot be shared; empty when it can."""
-    parameters = inspect.signature(model.forward).parameters
-    if "past_key_values" not in parameters or "position_ids" not in parameters:
-        return f"{model.config.model_type} keeps no plain cache or takes no positions"
-    if any(type(layer) is not DynamicLayer for layer in DynamicCache(config=model.config).layers):
-        return f"{model.config.model_type} has layers without full attention"
-    attention = getattr(model.config, "_attn_implementation", "unknown")
-    if attention not in ("sdpa", "eager"):
-        return f"attention by {attention} takes no mask of one's own"
-    return ""
 
 
 def score_answers(

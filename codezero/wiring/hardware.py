@@ -132,10 +132,10 @@ def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]
 
     Raises ModelError when a model's configuration cannot be read.
     """
-    from codezero.models.device import choose_precision
+    from codezero.models.device import computing_bytes
 
     has, where = _memory(config)
-    need = estimate(config, where.type, choose_precision(config.model.precision, where).itemsize)
+    need = estimate(config, where.type, computing_bytes(config.model.precision, where))
     return need, has, where
 
 
