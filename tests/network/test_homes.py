@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from builders.internet import Internet, Node, Router, missing
-from builders.swarm import eventually
+from builders.swarm import SWARM, eventually
 
 pytestmark = [
     pytest.mark.network,
@@ -82,12 +82,34 @@ def test_two_with_ipv6_alone_reach_each_other(net: Internet, tmp_path: Path) -> 
 
 
 def test_two_behind_one_router_learn_from_each_other(net: Internet, tmp_path: Path) -> None:
-    """The open node does not name their private addresses, so they are relayed too."""
-    _, way = open_node(net, tmp_path)
+    """Relayed too: nobody tells them each other's private addresses, lest members be sent into their own networks."""
+    f, way = open_node(net, tmp_path)
     net.home("R1", "N1", "N2")
     first, second = (net.node(name, tmp_path, **OPEN, bootstrap=way) for name in ("N1", "N2"))
     within(60, lambda: first.state.get("reachable") is second.state.get("reachable") is False)
     within(60, lambda: received(first, second) > 8 and received(second, first) > 8)
+    ways = [eventually(lambda: first.state["ways"].get(second.state["me"]), 20),
+            eventually(lambda: second.state["ways"].get(first.state["me"]), 20)]  # fmt: skip
+    assert ways == [f.state["me"]] * 2
+
+
+def test_a_slow_proxy_that_loses_connections_keeps_nobody_from_the_others(net: Internet, tmp_path: Path) -> None:
+    """100 ms each way, no connection longer than 30 s, and no other way out."""
+    _, (way,) = open_node(net, tmp_path)
+    outside, port = way.split("/")[2], int(way.split("/")[4])
+    homes, proxies = list[Node](), list[Node]()
+    for name in ("N1", "N2"):
+        net.home(f"R{name}", name)
+        here, proxy = net.proxy(f"R{name}", outside, port, 0.1, 30.0)
+        within(30, lambda: bool(proxy.state))  # noqa: B023
+        proxies.append(proxy)
+        homes.append(net.node(name, tmp_path, **OPEN, bootstrap=[way.replace(outside, here)]))
+    seconds = within(120, lambda: min(received(*homes), received(*reversed(homes))) > 0)
+    within(120, lambda: min(proxy.state["lost"] for proxy in proxies) >= 2)
+    before = [received(*homes), received(*reversed(homes))]
+    within(120, lambda: received(*homes) > before[0] + 8 and received(*reversed(homes)) > before[1] + 8)
+    lost = [proxy.state["lost"] for proxy in proxies]
+    print(f"after {seconds:.0f} s; {lost} connections lost, {[node.state['counts'] for node in homes]}")
 
 
 def test_who_relays_nothing_is_passed_over_and_the_next_goes_on_when_it_is_gone(net: Internet, tmp_path: Path) -> None:
@@ -100,6 +122,13 @@ def test_who_relays_nothing_is_passed_over_and_the_next_goes_on_when_it_is_gone(
     f.kill()
     before = received(first, second)
     print(f"after the founder's end {within(120, lambda: received(first, second) > before + 8):.0f} s")
+    other.kill()
+    remedy = f"no open member answers in swarm {SWARM}; add a way in to swarm.bootstrap"
+    seconds = within(240, lambda: all(remedy in node.state["reachability"] for node in (first, second)))
+    print(f"that nobody is left is said after {seconds:.0f} s")
+    before = received(first, second)
+    net.node("F", tmp_path, **OPEN)
+    print(f"after the founder's return {within(120, lambda: received(first, second) > before + 8):.0f} s")
 
 
 def test_a_stranger_of_another_swarm_is_not_relayed(net: Internet, tmp_path: Path) -> None:

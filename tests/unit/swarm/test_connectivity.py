@@ -171,6 +171,25 @@ def test_strangers_who_say_no_outvote_nobody_who_sent_something_fine() -> None:
 
 
 @pytest.mark.parametrize(
+    ("near", "words"),
+    [(0, "no open member answers in swarm"), (2, "none of 2 nodes that answer has a record of swarm")],
+)
+def test_that_nobody_is_met_is_said_once_and_again_after_somebody_was(
+    near: int, words: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from codezero.swarm.network_monitor import ALONE_POLLS, NetworkMonitor
+
+    some: Any = SimpleNamespace(load=print, recall=print, size=near)
+    exchange: Any = SimpleNamespace(listener=SimpleNamespace(alone=ALONE_POLLS))
+    monitor = NetworkMonitor(some, exchange, some, some, SwarmConfig(name=SWARM, reachable="no"), tmp_path)
+    for alone in (ALONE_POLLS, ALONE_POLLS + 1, 0, ALONE_POLLS):
+        exchange.listener.alone = alone
+        said = monitor._note_alone()
+        assert said == (f"{words} swarm {SWARM}; add a way in to swarm.bootstrap" if alone else "")
+    assert caplog.messages == [said] * 2
+
+
+@pytest.mark.parametrize(
     ("settings", "named"),
     [
         ({"members": "/nowhere/members.txt"}, "/nowhere/members.txt"),
