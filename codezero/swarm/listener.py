@@ -121,7 +121,9 @@ class Listener:
             return market
         open_round = self._random.sample(range(shards), min(shards, PLACES_PER_POLL))
         places = [RecordPlace(self._swarm, GROUPS, round_number, shards, at) for at in open_round]
-        places += [RecordPlace(self._swarm, GROUPS, number, shards, shard(shards)) for number in rounds[1:]]
+        # Where the chain is gone, some have read one round more than others, and stay in it.
+        beside = [*rounds[1:], *([round_number + 1] if self._all_round else [])]
+        places += [RecordPlace(self._swarm, GROUPS, number, shards, shard(shards)) for number in beside]
         if self._all_round:
             chosen = rounds if shards == 1 else [self._random.choice(rounds)]
             places += [RecordPlace(self._swarm, PROPOSALS, number, shards, shard(shards)) for number in chosen]

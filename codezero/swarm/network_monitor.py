@@ -9,11 +9,9 @@ have a third machine probed.
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 
 import asyncio
-import contextlib
 import ipaddress
 import logging
 import random
-import re
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -32,7 +30,18 @@ from codezero.errors import UnreachableError
 from codezero.swarm.exchange import Exchange
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS, give_back, split_address, take_part
 from codezero.swarm.hivemind_transport import call_peer
-from codezero.swarm.network_status import DIRECT, MAX_PEERS, NetworkStatus, PeerLine, replace_file, write_status
+from codezero.swarm.network_status import (
+    CONNECT_SECONDS,
+    DIRECT,
+    DIRECT_ADDRESS,
+    MAX_PEERS,
+    NetworkStatus,
+    PeerLine,
+    anybody_listens,
+    opens,
+    replace_file,
+    write_status,
+)
 from codezero.swarm.schema import PeerId, WireRefusal
 from codezero.swarm.transport import within
 from codezero.swarm.trust import PeerTrust
@@ -44,7 +53,6 @@ STATUS_SECONDS = 5.0
 SAVE_SECONDS = 60.0
 REACH_SECONDS = {True: 600.0, False: 60.0, None: STATUS_SECONDS}
 """Between two self-tests, by the last result."""
-CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 8.0
 WITNESSES = 3
 """Peers that are asked at a time."""
@@ -52,7 +60,6 @@ COST = 16
 """Requests that a dial costs a peer's allowance."""
 YES, NO = b"\x01", b"\x00"
 _PORT = struct.Struct("!H")
-_ADDRESS = re.compile(r"/ip[46]/([0-9A-Fa-f:.]{2,45})/tcp/")
 TRUST, NEIGHBOURS = "trust.json", "neighbours.json"
 DIALS_AT_ONCE = 8
 KNOWN_PEERS = 512
@@ -131,6 +138,9 @@ class PeerStore:
         """Connect, clear the blacklist entry, and become neighbours."""
         addresses = self._known.get(peer, []) + ([self._bootstrap[peer]] if peer in self._bootstrap else [])
         try:
+            # After each dial in vain the daemon refuses longer to try again, up to 5 minutes.
+            if peer not in self._connected and not await anybody_listens([*map(str, addresses)]):
+                return False
             await within(CONNECT_SECONDS, self._node.p2p._client.connect(peer, addresses))
             self._node.blacklist.register_success(peer)
             answered = await within(CONNECT_SECONDS, self._node.protocol.call_ping(peer)) is not None
@@ -253,20 +263,8 @@ class ReachServicer(ServicerBase):
         except NETWORK_ERRORS:
             return ""
         addresses = [str(address) for info in connected if info.peer_id == peer for address in info.addrs]
-        matches = (_ADDRESS.match(address) for address in addresses if "p2p-circuit" not in address)
+        matches = (DIRECT_ADDRESS.match(address) for address in addresses if "p2p-circuit" not in address)
         return next((match[1] for match in matches if match), "")
-
-
-async def opens(host: str, port: int) -> bool:
-    """Whether something listens there."""
-    try:
-        _, writer = await within(CONNECT_SECONDS, asyncio.open_connection(host, port))
-    except (OSError, TimeoutError):
-        return False
-    writer.close()
-    with contextlib.suppress(OSError, TimeoutError):
-        await within(CONNECT_SECONDS, writer.wait_closed())
-    return True
 
 
 async def is_reachable(node: DHTNode, swarm: str, port: int, knows: Callable[[str], bool]) -> bool | None:
@@ -288,7 +286,7 @@ async def is_reachable(node: DHTNode, swarm: str, port: int, knows: Callable[[st
 
 
 def _is_global(address: Multiaddr) -> bool:
-    match = _ADDRESS.match(str(address))
+    match = DIRECT_ADDRESS.match(str(address))
     return match is not None and ipaddress.ip_address(match[1]).is_global
 
 

@@ -185,7 +185,7 @@ def test_that_nobody_is_met_is_said_once_and_again_after_somebody_was(
     for alone in (ALONE_POLLS, ALONE_POLLS + 1, 0, ALONE_POLLS):
         exchange.listener.alone = alone
         said = monitor._note_alone()
-        assert said == (f"{words} swarm {SWARM}; add a way in to swarm.bootstrap" if alone else "")
+        assert said == (f"{words} {SWARM}; add a way in to swarm.bootstrap" if alone else "")
     assert caplog.messages == [said] * 2
 
 

@@ -119,6 +119,21 @@ def test_a_newer_body_replaces_the_older_one(clock: Clock) -> None:
     assert sum(len(place) for place in alice.board.records.values()) == 1
 
 
+def test_who_has_read_one_round_more_before_the_chain_went_is_heard_and_hears(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    alice.publish()
+    alice.look()
+    for _ in range(4):
+        bob.exchange.open_round(ROUND - 1)
+        asyncio.run(bob.exchange.poll())
+    assert bob.heard_from(alice) == 1
+    body = encode_body([group(bob.id)], peer=bob.id, round_number=ROUND - 1)
+    bob.exchange.publish(Publish(GROUPS, ROUND - 1, body, [0.5], bytes.fromhex(TOKENIZER)))
+    asyncio.run(bob.exchange.poll())
+    alice.look()
+    assert alice.heard_from(bob) == 1
+
+
 def test_proposals_travel_too(clock: Clock) -> None:
     alice, bob = peers(clock)
     body = encode_proposals([group(alice.id).problem], peer=alice.id, round_number=ROUND)
