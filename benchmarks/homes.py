@@ -29,7 +29,7 @@ from builders.homes import OPEN, all_hear, behind_proxies, open_node, received, 
 from builders.internet import Internet, Node, missing
 
 ARRANGEMENTS = ("open", "restricted", "symmetric", "one router", "proxy")
-PATIENCE = 240.0
+PATIENCE = 600.0
 """Seconds until an arrangement that does not work ends the benchmark."""
 
 

@@ -67,14 +67,22 @@ ADDRESSES_EACH = 8
 MAX_FILE = 1 << 20
 LOST = 12
 """Dials in vain after which a peer that is no bootstrap is forgotten."""
-TRIED = 3
-"""Pings in vain after which a connected peer is taken for one that keeps no records."""
+TRIED, AGAIN = 3, 12
+"""Pings in vain after which a connected peer is taken for one that keeps no records; every so many rounds one more."""
 ALONE_POLLS = 10
 """Without a peer's record, after which it is said that the ways in may lead elsewhere."""
 
 _Addresses = Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_length=ADDRESSES_EACH)]
 KnownPeers = Annotated[dict[PeerId, _Addresses], Meta(max_length=KNOWN_PEERS)]
 """The file: ways into the swarm by peer, as the bootstraps may be dead by the next start."""
+
+
+async def connections(daemon: P2P) -> Sequence[PeerInfo]:
+    """None where the daemon does not answer."""
+    try:
+        return await within(CONNECT_SECONDS, daemon.list_peers())
+    except NETWORK_ERRORS:
+        return ()
 
 
 class PeerStore:
@@ -84,8 +92,8 @@ class PeerStore:
         self._node = node
         self._bootstrap = {peer: address for peer, address in map(split_address, bootstrap) if peer != node.peer_id}
         self._known: dict[PeerID, list[Multiaddr]] = {}
-        self._connected: set[PeerID] = set()
         self._in_vain: dict[PeerID, int] = {}
+        self._connected, self._rounds = set[PeerID](), 0
 
     def remember(self, path: Path) -> None:
         """Write the known peers. A failure is a warning."""
@@ -112,12 +120,12 @@ class PeerStore:
 
     async def rejoin(self) -> None:
         """One round of dialling."""
-        try:
-            connected: Sequence[PeerInfo] = await within(CONNECT_SECONDS, self._node.p2p.list_peers())
-        except NETWORK_ERRORS:
-            connected = ()
-        self._connected = {info.peer_id for info in connected}
+        connected = await connections(self._node.p2p)
+        before, self._connected = self._connected, {info.peer_id for info in connected}
+        self._rounds += 1
         for info in connected:
+            if info.peer_id not in before:  # what was in vain before it was there says nothing
+                self._in_vain.pop(info.peer_id, None)
             if len(self._known) < KNOWN_PEERS or info.peer_id in self._known:
                 self._known[info.peer_id] = list(info.addrs)
         missing = [peer for peer in {**self._bootstrap, **self._known} if self._is_missing(peer)]
@@ -130,7 +138,7 @@ class PeerStore:
 
     def _is_missing(self, peer: PeerID) -> bool:
         """Whether it should be dialled. Who is connected and keeps no records, as nobody reaches it, is left alone."""
-        asks_only = peer in self._connected and self._in_vain.get(peer, 0) >= TRIED
+        asks_only = peer in self._connected and self._in_vain.get(peer, 0) >= TRIED and self._rounds % AGAIN
         known = self._node.protocol.routing_table.get(peer_id=peer) is not None
         return not (known or asks_only or peer == self._node.peer_id)
 
@@ -258,10 +266,7 @@ class ReachServicer(ServicerBase):
 
     async def _host_of(self, peer: PeerID) -> str:
         """The address that the peer's connection comes from; empty when it is relayed or gone."""
-        try:
-            connected = await within(CONNECT_SECONDS, self._daemon.list_peers())
-        except NETWORK_ERRORS:
-            return ""
+        connected = await connections(self._daemon)
         addresses = [str(address) for info in connected if info.peer_id == peer for address in info.addrs]
         matches = (DIRECT_ADDRESS.match(address) for address in addresses if "p2p-circuit" not in address)
         return next((match[1] for match in matches if match), "")
@@ -272,10 +277,7 @@ async def is_reachable(node: DHTNode, swarm: str, port: int, knows: Callable[[st
 
     Peers outside the own local network come first, and known ones: strangers could keep everybody from keeping records.
     """
-    try:
-        connected = await within(CONNECT_SECONDS, node.p2p.list_peers())
-    except NETWORK_ERRORS:
-        return None
+    connected = await connections(node.p2p)
     near = [info.peer_id for info in connected]
     outside = [info.peer_id for info in connected if any(map(_is_global, info.addrs))]
     shuffled = random.sample(outside or near, len(outside or near))
