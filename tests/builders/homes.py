@@ -9,6 +9,8 @@ from builders.swarm import eventually
 
 PORT = 38331
 OPEN = {"host": "0.0.0.0", "port": PORT}
+PATIENCE = 300.0
+"""Seconds for what has to happen; a busy machine takes one or two minutes to start a node."""
 DELAY, LONGEST = 0.1, 30.0
 """Seconds each way of a proxy, and the most that its connections last."""
 
@@ -17,7 +19,7 @@ def open_node(net: Internet, folder: Path, name: str = "F", **settings: object) 
     """And the way to it."""
     address = net.open(name)
     node = net.node(name, folder, **OPEN, **settings)
-    addresses = eventually(lambda: node.state.get("addresses", []), 120)
+    addresses = eventually(lambda: node.state.get("addresses", []), PATIENCE)
     return node, [way for way in addresses if address in way]
 
 
@@ -34,7 +36,7 @@ def behind_proxies(net: Internet, folder: Path, way: list[str]) -> tuple[list[No
         net.home(f"R{name}", name)
         outside = way[0].split("/")[2]
         inside, proxy = net.proxy(f"R{name}", outside, PORT, DELAY, LONGEST)
-        eventually(lambda proxy=proxy: bool(proxy.state), 60)
+        eventually(lambda proxy=proxy: bool(proxy.state), PATIENCE)
         proxies.append(proxy)
         homes.append(net.node(name, folder, **OPEN, bootstrap=[way[0].replace(outside, inside)]))
     return homes, proxies
