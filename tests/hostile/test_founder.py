@@ -21,6 +21,7 @@ from codezero.swarm.trust import Limits
 
 pytestmark = [
     pytest.mark.timeout(200),
+    pytest.mark.usefixtures("left_sockets"),
     pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
