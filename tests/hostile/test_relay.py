@@ -25,6 +25,7 @@ from codezero.swarm.wire import decode_body, encode_body
 
 pytestmark = [
     pytest.mark.timeout(300),
+    pytest.mark.usefixtures("left_sockets"),
     pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
