@@ -125,7 +125,7 @@ class RelayedBody(NamedTuple):
     pulled: "asyncio.Task[bytes]"
 
 
-class Look(NamedTuple):
+class AnnouncedSizes(NamedTuple):
     begun: float
     """Seconds on the clock of `time.monotonic`."""
     sizes: "asyncio.Task[dict[bytes, int]]"
@@ -148,7 +148,7 @@ class BodyRelay:
         self._networks = PeerTrust(lambda _: True, limits=EACH_NETWORK)
         self._bodies: dict[tuple[str, bytes], RelayedBody] = {}
         """By author and digest, the oldest first: who names another's digest does not stand in its way."""
-        self._looks = Newest[str, Look](LOOKED_AT)
+        self._looks = Newest[str, AnnouncedSizes](LOOKED_AT)
         self._connected: Mapping[str, str] = {}
         self._listed = 0.0
         """When `_connected` was true, in seconds on the clock of `time.monotonic`."""
@@ -219,7 +219,7 @@ class BodyRelay:
                 await asyncio.sleep(look.begun + LOOK_SECONDS - time.monotonic())
             if self._looks.get(wanted.author) is look:
                 looking = asyncio.create_task(self._look(wanted.author, sizes))
-                self._looks[wanted.author] = Look(time.monotonic(), looking)
+                self._looks[wanted.author] = AnnouncedSizes(time.monotonic(), looking)
             sizes = await asyncio.shield(self._looks[wanted.author].sizes)
         return sizes.get(wanted.digest) == wanted.size
 
