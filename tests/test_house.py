@@ -218,7 +218,7 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 BUDGETS = {
     "files": 306,
-    "lines": 49_540,
+    "lines": 49_545,
     "lines of code": 34_600,
     "files in the root": 14,
     "rows of imports": 13,

@@ -79,6 +79,8 @@ class Listener:
         """By author who its last body came from: itself, or a relay."""
         self._newcomers: set[str] = set()
         """Unknown peers that were asked themselves in this poll."""
+        self.announced = Newest[tuple[str, bytes], int](SEEN_DIGESTS)
+        """Sizes of bodies in headers that were read, by author and digest."""
         self._attempts = Newest[tuple[str, bytes], int](SEEN_DIGESTS)
         """Pulls begun; PULL_ATTEMPTS: finished. By peer too, so that nobody blocks another's body by announcing it."""
         self._polls = self.idle = 0
@@ -166,6 +168,7 @@ class Listener:
             header = decode_header(payload)
             if (header.kind, header.round) != (place.kind, place.round):
                 raise WireRefusal("header", "not about the place it lies in")
+            self.announced[peer, header.digest] = header.size
             if header.kind in (GROUPS, PROPOSALS) and (header.environment or b"") != self.environment:
                 raise WireRefusal("environment", "of another one than this node's")
         except WireRefusal as refusal:

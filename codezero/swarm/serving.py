@@ -149,9 +149,9 @@ class BodyRelay:
         self._bodies: dict[tuple[str, bytes], RelayedBody] = {}
         """By author and digest, the oldest first: who names another's digest does not stand in its way."""
         self._looks = Newest[str, AnnouncedSizes](LOOKED_AT)
-        self._connected: Mapping[str, str] = {}
-        self._listed = 0.0
-        """When `_connected` was true, in seconds on the clock of `time.monotonic`."""
+        self.announced: Mapping[tuple[str, bytes], int] = {}
+        """Sizes of bodies in headers that this node has read itself, by author and digest."""
+        self._connected, self._listed = dict[str, str](), 0.0
 
     async def answer(self, peer: str, request: bytes) -> bytes:
         """At most CHUNK bytes; nothing where that is not here, not allowed, or too much."""
@@ -182,7 +182,7 @@ class BodyRelay:
     async def _network(self, peer: str) -> str:
         """Of a peer's address; empty for one that came just now. Raises UnreachableError."""
         if time.monotonic() - self._listed >= LOOK_SECONDS:
-            self._connected, self._listed = await self._transport.connected(), time.monotonic()
+            self._connected, self._listed = {**await self._transport.connected()}, time.monotonic()
         return network_of(self._connected.get(peer, ""))
 
     async def _body(self, wanted: RelayRequest) -> bytes:
@@ -212,11 +212,12 @@ class BodyRelay:
 
     async def _is_announced(self, wanted: RelayRequest) -> bool:
         """By its author, which is asked once in LOOK_SECONDS whatever others ask for: else they would use it up."""
+        if self.announced.get((wanted.author, wanted.digest)) == wanted.size:
+            return True
         look = self._looks.get(wanted.author)
         sizes = await asyncio.shield(look.sizes) if look else {}
         if sizes.get(wanted.digest) != wanted.size:
-            if look:
-                await asyncio.sleep(look.begun + LOOK_SECONDS - time.monotonic())
+            await asyncio.sleep(look.begun + LOOK_SECONDS - time.monotonic() if look else 0)
             if self._looks.get(wanted.author) is look:
                 looking = asyncio.create_task(self._look(wanted.author, sizes))
                 self._looks[wanted.author] = AnnouncedSizes(time.monotonic(), looking)

@@ -319,6 +319,18 @@ def test_a_hundred_ids_behind_one_address_use_up_neither_the_relay_nor_an_author
     assert alice.look()["bytes_out"] == len(*alice.exchange.server.bodies.values())
 
 
+def test_what_the_relay_has_read_an_announcement_of_is_relayed_also_when_a_newer_one_replaced_it(clock: Clock) -> None:
+    alice, bob, hub = homes(clock)
+    for question in ("one", "two"):
+        alice.publish(question)
+        alice.look()
+        hub.look()
+        clock.now += 1
+    old, _ = alice.exchange.server.bodies.items()
+    digest, body = old
+    assert asyncio.run(relayed(hub, bob.id, alice.id, digest, len(body))) == body
+
+
 def test_who_asks_for_the_last_byte_pays_for_all_that_is_pulled(clock: Clock) -> None:
     alice, bob, hub = homes(clock)
     size = 2 << 20
