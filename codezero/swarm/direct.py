@@ -78,18 +78,22 @@ class DirectReader:
 
     async def _ask(self, peer: str) -> list[tuple[RecordPlace, str, bytes]]:
         try:
-            answer = await within(SECONDS, self._transport.ask(peer, "headers", b""))
-            headers: dict[str, bytes] = msgspec.msgpack.decode(answer, type=_Headers) if answer else {}
-            places = {parse_key(key): header for key, header in headers.items()}
+            return [(place, peer, header) for place, header in await announced_by(peer, self._transport)]
         except UNANSWERED:  # an earlier version, too, has no answer
-            return []
-        except UNDECODABLE:
-            self._refuse(peer, WireRefusal("format", "headers that are none"))
             return []
         except WireRefusal as refusal:
             self._refuse(peer, refusal)
             return []
-        return [(place, peer, header) for place, header in places.items()]
+
+
+async def announced_by(peer: str, transport: Transport) -> list[tuple[RecordPlace, bytes]]:
+    """Places and encoded headers, as a peer says itself. Raises UnreachableError, TimeoutError and WireRefusal."""
+    answer = await within(SECONDS, transport.ask(peer, "headers", b""))
+    try:
+        headers: dict[str, bytes] = msgspec.msgpack.decode(answer, type=_Headers) if answer else {}
+    except UNDECODABLE as error:
+        raise WireRefusal("format", "headers that are none") from error
+    return [(parse_key(key), header) for key, header in headers.items()]
 
 
 def network_of(address: str) -> str:

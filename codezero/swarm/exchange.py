@@ -241,6 +241,7 @@ class Exchange:
         self.listener = Listener(
             transport, self.sharding, trust, validator.swarm, pull_groups=pull_groups, on_body=on_body, random=random
         )
+        self.relay.announced = self.listener.announced
         self.puller = VersionPuller(transport, validator, trust, self.listener)
         self.send_feedback, self.pause = self.feedback.add, self.listener.pause
 

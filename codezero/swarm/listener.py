@@ -13,7 +13,7 @@ from random import Random
 import msgspec
 
 from codezero.errors import UnreachableError
-from codezero.swarm.direct import DirectReader
+from codezero.swarm.direct import DirectReader, network_of
 from codezero.swarm.messages import ReceivedBody
 from codezero.swarm.records import RecordPlace, ShardEstimate, place_of
 from codezero.swarm.schema import GROUPS, MARKET, PROPOSALS, Header, WireRefusal, body_digest, decode_header
@@ -24,6 +24,8 @@ from codezero.swarm.wire import DECODE, ENCODE, environment_of
 from codezero.system.state import Newest
 
 PULLS_AT_ONCE = 4
+RELAYS = 3
+"""Most that are asked for one body."""
 PULL_SECONDS, DIAL_SECONDS = 5.0, 2.5
 """Most for a whole body, in however many pieces; from an author without a connection, when others may relay it."""
 SEEN_DIGESTS = 8192
@@ -77,6 +79,8 @@ class Listener:
         """By author who its last body came from: itself, or a relay."""
         self._newcomers: set[str] = set()
         """Unknown peers that were asked themselves in this poll."""
+        self.announced = Newest[tuple[str, bytes], int](SEEN_DIGESTS)
+        """Sizes of bodies in headers that were read, by author and digest."""
         self._attempts = Newest[tuple[str, bytes], int](SEEN_DIGESTS)
         """Pulls begun; PULL_ATTEMPTS: finished. By peer too, so that nobody blocks another's body by announcing it."""
         self._polls = self.idle = 0
@@ -119,7 +123,9 @@ class Listener:
             return market
         open_round = self._random.sample(range(shards), min(shards, PLACES_PER_POLL))
         places = [RecordPlace(self._swarm, GROUPS, round_number, shards, at) for at in open_round]
-        places += [RecordPlace(self._swarm, GROUPS, number, shards, shard(shards)) for number in rounds[1:]]
+        # Where the chain is gone, some have read one round more than others, and stay in it.
+        beside = [*rounds[1:], *([round_number + 1] if self._all_round else [])]
+        places += [RecordPlace(self._swarm, GROUPS, number, shards, shard(shards)) for number in beside]
         if self._all_round:
             chosen = rounds if shards == 1 else [self._random.choice(rounds)]
             places += [RecordPlace(self._swarm, PROPOSALS, number, shards, shard(shards)) for number in chosen]
@@ -162,6 +168,7 @@ class Listener:
             header = decode_header(payload)
             if (header.kind, header.round) != (place.kind, place.round):
                 raise WireRefusal("header", "not about the place it lies in")
+            self.announced[peer, header.digest] = header.size
             if header.kind in (GROUPS, PROPOSALS) and (header.environment or b"") != self.environment:
                 raise WireRefusal("environment", "of another one than this node's")
         except WireRefusal as refusal:
@@ -225,7 +232,7 @@ class Listener:
         """From its author, else through a neighbour that is connected with both; None when nobody has it."""
         before, relays = self.ways.get(peer, peer), list[str]()
         if peer not in self._direct.connected:
-            candidates = dict.fromkeys([before, *self._transport.relays(peer)])  # first who relayed the last one
+            candidates = dict.fromkeys([before, *self._relays(peer)])  # first who relayed the last one
             relays = [way for way in candidates if way != peer and not self._trust.refusal(way)]
         ways = [peer, *relays] if before == peer else [*relays, peer]
         for way in ways:
@@ -235,6 +242,19 @@ class Listener:
                     self.ways[peer] = way
                     return body
         return None
+
+    def _relays(self, peer: str) -> list[str]:
+        """The nearest to it in the DHT, networks in turn, and one of the others by chance: nearness can be had."""
+        ranks: Counter[str] = Counter()
+        ranked: list[tuple[int, str]] = []
+        for relay in self._transport.relays(peer):
+            if relay != peer and not self._trust.refusal(relay):
+                network = network_of(self._direct.connected.get(relay, ""))
+                ranked.append((ranks[network], relay))
+                ranks[network] += 1
+        ranked.sort(key=lambda entry: entry[0])
+        others = ranked[RELAYS - 1 :]
+        return [relay for _, relay in [*ranked[: RELAYS - 1], *self._random.sample(others, min(1, len(others)))]]
 
     async def _pull_by(self, way: str, peer: str, header: Header) -> bytes:
         """Raises UnreachableError, and WireRefusal for what is the author's fault."""
@@ -256,6 +276,8 @@ class Listener:
                 self._trust.blame(way, Offence.DIGEST)
                 raise UnreachableError(f"{way} relays what it was not asked for")
         except WireRefusal as refusal:
+            if refusal.reason != "gone":
+                self._trust.blame(way, Offence.MALFORMED)
             raise UnreachableError(f"{way} does not relay") from refusal
         return body
 

@@ -9,11 +9,9 @@ have a third machine probed.
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 
 import asyncio
-import contextlib
 import ipaddress
 import logging
 import random
-import re
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -32,7 +30,18 @@ from codezero.errors import UnreachableError
 from codezero.swarm.exchange import Exchange
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS, give_back, split_address, take_part
 from codezero.swarm.hivemind_transport import call_peer
-from codezero.swarm.network_status import DIRECT, MAX_PEERS, NetworkStatus, PeerLine, replace_file, write_status
+from codezero.swarm.network_status import (
+    CONNECT_SECONDS,
+    DIRECT,
+    DIRECT_ADDRESS,
+    MAX_PEERS,
+    NetworkStatus,
+    PeerLine,
+    anybody_listens,
+    opens,
+    replace_file,
+    write_status,
+)
 from codezero.swarm.schema import PeerId, WireRefusal
 from codezero.swarm.transport import within
 from codezero.swarm.trust import PeerTrust
@@ -44,7 +53,6 @@ STATUS_SECONDS = 5.0
 SAVE_SECONDS = 60.0
 REACH_SECONDS = {True: 600.0, False: 60.0, None: STATUS_SECONDS}
 """Between two self-tests, by the last result."""
-CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 8.0
 WITNESSES = 3
 """Peers that are asked at a time."""
@@ -52,7 +60,6 @@ COST = 16
 """Requests that a dial costs a peer's allowance."""
 YES, NO = b"\x01", b"\x00"
 _PORT = struct.Struct("!H")
-_ADDRESS = re.compile(r"/ip[46]/([0-9A-Fa-f:.]{2,45})/tcp/")
 TRUST, NEIGHBOURS = "trust.json", "neighbours.json"
 DIALS_AT_ONCE = 8
 KNOWN_PEERS = 512
@@ -60,14 +67,22 @@ ADDRESSES_EACH = 8
 MAX_FILE = 1 << 20
 LOST = 12
 """Dials in vain after which a peer that is no bootstrap is forgotten."""
-TRIED = 3
-"""Pings in vain after which a connected peer is taken for one that keeps no records."""
+TRIED, AGAIN = 3, 12
+"""Pings in vain after which a connected peer is taken for one that keeps no records; every so many rounds one more."""
 ALONE_POLLS = 10
 """Without a peer's record, after which it is said that the ways in may lead elsewhere."""
 
 _Addresses = Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_length=ADDRESSES_EACH)]
 KnownPeers = Annotated[dict[PeerId, _Addresses], Meta(max_length=KNOWN_PEERS)]
 """The file: ways into the swarm by peer, as the bootstraps may be dead by the next start."""
+
+
+async def connections(daemon: P2P) -> Sequence[PeerInfo]:
+    """None where the daemon does not answer."""
+    try:
+        return await within(CONNECT_SECONDS, daemon.list_peers())
+    except NETWORK_ERRORS:
+        return ()
 
 
 class PeerStore:
@@ -77,8 +92,8 @@ class PeerStore:
         self._node = node
         self._bootstrap = {peer: address for peer, address in map(split_address, bootstrap) if peer != node.peer_id}
         self._known: dict[PeerID, list[Multiaddr]] = {}
-        self._connected: set[PeerID] = set()
         self._in_vain: dict[PeerID, int] = {}
+        self._connected, self._rounds = set[PeerID](), 0
 
     def remember(self, path: Path) -> None:
         """Write the known peers. A failure is a warning."""
@@ -105,12 +120,12 @@ class PeerStore:
 
     async def rejoin(self) -> None:
         """One round of dialling."""
-        try:
-            connected: Sequence[PeerInfo] = await within(CONNECT_SECONDS, self._node.p2p.list_peers())
-        except NETWORK_ERRORS:
-            connected = ()
-        self._connected = {info.peer_id for info in connected}
+        connected = await connections(self._node.p2p)
+        before, self._connected = self._connected, {info.peer_id for info in connected}
+        self._rounds += 1
         for info in connected:
+            if info.peer_id not in before:  # what was in vain before it was there says nothing
+                self._in_vain.pop(info.peer_id, None)
             if len(self._known) < KNOWN_PEERS or info.peer_id in self._known:
                 self._known[info.peer_id] = list(info.addrs)
         missing = [peer for peer in {**self._bootstrap, **self._known} if self._is_missing(peer)]
@@ -123,7 +138,7 @@ class PeerStore:
 
     def _is_missing(self, peer: PeerID) -> bool:
         """Whether it should be dialled. Who is connected and keeps no records, as nobody reaches it, is left alone."""
-        asks_only = peer in self._connected and self._in_vain.get(peer, 0) >= TRIED
+        asks_only = peer in self._connected and self._in_vain.get(peer, 0) >= TRIED and self._rounds % AGAIN
         known = self._node.protocol.routing_table.get(peer_id=peer) is not None
         return not (known or asks_only or peer == self._node.peer_id)
 
@@ -131,6 +146,9 @@ class PeerStore:
         """Connect, clear the blacklist entry, and become neighbours."""
         addresses = self._known.get(peer, []) + ([self._bootstrap[peer]] if peer in self._bootstrap else [])
         try:
+            # After each dial in vain the daemon refuses longer to try again, up to 5 minutes.
+            if peer not in self._connected and not await anybody_listens([*map(str, addresses)]):
+                return False
             await within(CONNECT_SECONDS, self._node.p2p._client.connect(peer, addresses))
             self._node.blacklist.register_success(peer)
             answered = await within(CONNECT_SECONDS, self._node.protocol.call_ping(peer)) is not None
@@ -248,25 +266,10 @@ class ReachServicer(ServicerBase):
 
     async def _host_of(self, peer: PeerID) -> str:
         """The address that the peer's connection comes from; empty when it is relayed or gone."""
-        try:
-            connected = await within(CONNECT_SECONDS, self._daemon.list_peers())
-        except NETWORK_ERRORS:
-            return ""
+        connected = await connections(self._daemon)
         addresses = [str(address) for info in connected if info.peer_id == peer for address in info.addrs]
-        matches = (_ADDRESS.match(address) for address in addresses if "p2p-circuit" not in address)
+        matches = (DIRECT_ADDRESS.match(address) for address in addresses if "p2p-circuit" not in address)
         return next((match[1] for match in matches if match), "")
-
-
-async def opens(host: str, port: int) -> bool:
-    """Whether something listens there."""
-    try:
-        _, writer = await within(CONNECT_SECONDS, asyncio.open_connection(host, port))
-    except (OSError, TimeoutError):
-        return False
-    writer.close()
-    with contextlib.suppress(OSError, TimeoutError):
-        await within(CONNECT_SECONDS, writer.wait_closed())
-    return True
 
 
 async def is_reachable(node: DHTNode, swarm: str, port: int, knows: Callable[[str], bool]) -> bool | None:
@@ -274,10 +277,7 @@ async def is_reachable(node: DHTNode, swarm: str, port: int, knows: Callable[[st
 
     Peers outside the own local network come first, and known ones: strangers could keep everybody from keeping records.
     """
-    try:
-        connected = await within(CONNECT_SECONDS, node.p2p.list_peers())
-    except NETWORK_ERRORS:
-        return None
+    connected = await connections(node.p2p)
     near = [info.peer_id for info in connected]
     outside = [info.peer_id for info in connected if any(map(_is_global, info.addrs))]
     shuffled = random.sample(outside or near, len(outside or near))
@@ -288,7 +288,7 @@ async def is_reachable(node: DHTNode, swarm: str, port: int, knows: Callable[[st
 
 
 def _is_global(address: Multiaddr) -> bool:
-    match = _ADDRESS.match(str(address))
+    match = DIRECT_ADDRESS.match(str(address))
     return match is not None and ipaddress.ip_address(match[1]).is_global
 
 

@@ -1,5 +1,6 @@
 """The network process's status: a small file, rewritten every few seconds, and its reader."""
 
+import asyncio
 import contextlib
 import fcntl
 import ipaddress
@@ -7,6 +8,7 @@ import logging
 import re
 import socket
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +27,8 @@ FOLDER = "network"
 """Below a run's folder: what its network process writes."""
 ADDRESSES = "addresses.txt"
 """In a node's run folder: one multiaddress a line, written when others can join."""
+DIRECT_ADDRESS = re.compile(r"/ip[46]/([0-9A-Fa-f:.]{2,45})/tcp/(\d{1,5})\b")
+CONNECT_SECONDS = 3.0
 FILE = "status.json"
 MAX_FILE = 4 << 20
 DIRECT = "direct"
@@ -102,6 +106,27 @@ def port_of(*addresses: str) -> int:
     """The TCP port in the first multiaddress that has one; 0: none has."""
     match = re.search(r"/tcp/(\d{1,5})/", "\n".join(addresses))
     return int(match[1]) if match else 0
+
+
+async def anybody_listens(addresses: Sequence[str]) -> bool:
+    """Whether a TCP connection to one of these multiaddresses opens; True where that cannot be told so."""
+    matches = [None if "p2p-circuit" in address else DIRECT_ADDRESS.match(address) for address in addresses]
+    direct = [(match[1], int(match[2])) for match in matches if match]
+    return len(direct) < max(1, len(addresses)) or any(await asyncio.gather(*(opens(*way) for way in direct)))
+
+
+async def opens(host: str, port: int) -> bool:
+    """Whether something listens there."""
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection(host, port)
+    except (OSError, OverflowError):
+        return False
+    writer.close()
+    with contextlib.suppress(OSError):
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await writer.wait_closed()
+    return True
 
 
 def remembered_port(addresses: Path, host: str) -> int:

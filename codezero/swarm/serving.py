@@ -4,18 +4,21 @@ Feedback tells the proposer alone how its problems went. It is sent once and los
 """
 
 import asyncio
+import contextlib
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from codezero.errors import UnreachableError
+from codezero.swarm.direct import announced_by, network_of
 from codezero.swarm.identity import open_to_all
 from codezero.swarm.messages import ReceivedFeedback, SendFeedback
-from codezero.swarm.schema import MAX_BODY, MAX_FILE, Digest, PeerId, WireRefusal, body_digest
+from codezero.swarm.schema import MAX_BODY, MAX_FILE, Digest, PeerId, WireRefusal, body_digest, decode_header
 from codezero.swarm.transport import UNANSWERED, Transport, within
 from codezero.swarm.trust import Limits, Offence, PeerTrust
 from codezero.swarm.wire import decode_feedback
@@ -25,9 +28,13 @@ from codezero.system.state import Newest
 CHUNK = 1 << 20
 """Most bytes in one answer."""
 KEPT_BODIES = 32
-RELAYED_BODIES, RELAY_SECONDS = 16, 4.0
-"""Bodies of others that are kept, and the time that an author has for one: less than a reader waits."""
+RELAYED_BYTES, RELAY_SECONDS = 32 << 20, 4.0
+"""Of others' bodies that are kept, and the time that an author has for one: less than a reader waits."""
+LOOK_SECONDS, LOOKED_AT, LOOKED_BODIES = 1.0, 512, 32
+"""Between two looks at what an author announces, authors that are remembered, and bodies of each."""
 EACH_ASKER = Limits(requests_per_second=4, requests_burst=128, bytes_per_second=128 << 10, bytes_burst=8 << 20)
+EACH_NETWORK = Limits(requests_per_second=16, requests_burst=256, bytes_per_second=256 << 10, bytes_burst=8 << 20)
+"""Of askers: ids are free, and addresses are not."""
 EACH_AUTHOR = Limits(requests_per_second=2, requests_burst=64, bytes_per_second=128 << 10, bytes_burst=8 << 20)
 """Less than the author allows this node, which would else find its own pulls refused."""
 ALL_RELAYED = Limits(requests_per_second=64, requests_burst=1024, bytes_per_second=1 << 20, bytes_burst=16 << 20)
@@ -111,11 +118,25 @@ class RelayRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     offset: Annotated[int, Meta(ge=0, lt=MAX_BODY)]
 
 
+class RelayedBody(NamedTuple):
+    network: str
+    """Of its author."""
+    size: int
+    pulled: "asyncio.Task[bytes]"
+
+
+class AnnouncedSizes(NamedTuple):
+    begun: float
+    """Seconds on the clock of `time.monotonic`."""
+    sizes: "asyncio.Task[dict[bytes, int]]"
+    """Of the bodies that an author announces or announced, by digest."""
+
+
 class BodyRelay:
     """Passes on bodies of members that are connected here to members that cannot reach them; each is pulled once.
 
-    It dials nobody on a stranger's word, carries nothing but bodies that have the announced digest, and has an
-    allowance for each asker, for each author, and for all together.
+    It dials nobody on a stranger's word, and carries nothing but what its author announces itself. There is an
+    allowance for each asker, for the network of its address, for each author, and for all together.
     """
 
     def __init__(self, transport: Transport, trust: PeerTrust, *, willing: bool) -> None:
@@ -124,8 +145,13 @@ class BodyRelay:
         self._askers, self._authors, self._all = (
             PeerTrust(open_to_all, limits=limits) for limits in (EACH_ASKER, EACH_AUTHOR, ALL_RELAYED)
         )
-        self._bodies = Newest[bytes, asyncio.Task[bytes]](RELAYED_BODIES)
-        """By digest."""
+        self._networks = PeerTrust(lambda _: True, limits=EACH_NETWORK)
+        self._bodies: dict[tuple[str, bytes], RelayedBody] = {}
+        """By author and digest, the oldest first: who names another's digest does not stand in its way."""
+        self._looks = Newest[str, AnnouncedSizes](LOOKED_AT)
+        self.announced: Mapping[tuple[str, bytes], int] = {}
+        """Sizes of bodies in headers that this node has read itself, by author and digest."""
+        self._connected, self._listed = dict[str, str](), 0.0
 
     async def answer(self, peer: str, request: bytes) -> bytes:
         """At most CHUNK bytes; nothing where that is not here, not allowed, or too much."""
@@ -134,24 +160,78 @@ class BodyRelay:
         except UNDECODABLE:
             self.counts["refused_request"] += 1
             return b""
-        size = max(0, min(wanted.size - wanted.offset, CHUNK))
-        allowed = self._willing and not self._trust.refusal(peer) and not self._trust.refusal(wanted.author)
-        if not (allowed and self._askers.spend(peer, size=size) and self._all.spend(self._transport.me, size=size)):
-            self.counts["refused_relay"] += 1
-            return b""
         try:
-            body = await asyncio.shield(self._body(wanted))
+            allowed = self._willing and not self._trust.refusal(peer) and not self._trust.refusal(wanted.author)
+            if not (allowed and self._pays(peer, await self._network(peer), wanted)):
+                self.counts["refused_relay"] += 1
+                return b""
+            body = await within(RELAY_SECONDS, self._body(wanted))
         except (*UNANSWERED, WireRefusal):
-            self._bodies.pop(wanted.digest, None)
             return b""
         piece = body[wanted.offset : wanted.offset + CHUNK]
         self.counts["bytes_relayed"] += len(piece)
         return piece
 
-    def _body(self, wanted: RelayRequest) -> "asyncio.Task[bytes]":
-        if wanted.digest not in self._bodies:
-            self._bodies[wanted.digest] = asyncio.create_task(within(RELAY_SECONDS, self._pull(wanted)))
-        return self._bodies[wanted.digest]
+    def _pays(self, peer: str, network: str, wanted: RelayRequest) -> bool:
+        """Who has a body pulled pays for all of it, as it could ask for the last byte of each."""
+        piece = max(0, min(wanted.size - wanted.offset, CHUNK))
+        size = piece if (wanted.author, wanted.digest) in self._bodies else wanted.size
+        payers = ((self._askers, peer), (self._networks, network), (self._all, self._transport.me))
+        return all(allowance.spend(payer, size=size) for allowance, payer in payers)
+
+    async def _network(self, peer: str) -> str:
+        """Of a peer's address; empty for one that came just now. Raises UnreachableError."""
+        if time.monotonic() - self._listed >= LOOK_SECONDS:
+            self._connected, self._listed = {**await self._transport.connected()}, time.monotonic()
+        return network_of(self._connected.get(peer, ""))
+
+    async def _body(self, wanted: RelayRequest) -> bytes:
+        key = wanted.author, wanted.digest
+        if key not in self._bodies:
+            if not await self._is_announced(wanted):
+                raise UnreachableError(f"{wanted.author} does not announce it")
+            network = await self._network(wanted.author)
+            if key not in self._bodies:  # nobody else was as quick
+                pulled = asyncio.create_task(within(RELAY_SECONDS, self._pull(wanted)))
+                self._bodies[key] = RelayedBody(network, wanted.size, pulled)
+                self._make_room()
+        try:
+            return await asyncio.shield(self._bodies[key].pulled)
+        except (*UNANSWERED, WireRefusal):
+            self._bodies.pop(key, None)
+            raise
+
+    def _make_room(self) -> None:
+        """The oldest of the network that has most here goes: a crowd behind one address drives out its own alone."""
+        while sum(body.size for body in self._bodies.values()) > RELAYED_BYTES:
+            sizes: Counter[str] = Counter()
+            for body in self._bodies.values():
+                sizes[body.network] += body.size
+            ((fullest, _),) = sizes.most_common(1)
+            del self._bodies[next(key for key, body in self._bodies.items() if body.network == fullest)]
+
+    async def _is_announced(self, wanted: RelayRequest) -> bool:
+        """By its author, which is asked once in LOOK_SECONDS whatever others ask for: else they would use it up."""
+        if self.announced.get((wanted.author, wanted.digest)) == wanted.size:
+            return True
+        look = self._looks.get(wanted.author)
+        sizes = await asyncio.shield(look.sizes) if look else {}
+        if sizes.get(wanted.digest) != wanted.size:
+            await asyncio.sleep(look.begun + LOOK_SECONDS - time.monotonic() if look else 0)
+            if self._looks.get(wanted.author) is look:
+                looking = asyncio.create_task(self._look(wanted.author, sizes))
+                self._looks[wanted.author] = AnnouncedSizes(time.monotonic(), looking)
+            sizes = await asyncio.shield(self._looks[wanted.author].sizes)
+        return sizes.get(wanted.digest) == wanted.size
+
+    async def _look(self, author: str, before: Mapping[bytes, int]) -> dict[bytes, int]:
+        """What it announces, after what it announced before: a reader may have read that."""
+        sizes = dict(before)
+        with contextlib.suppress(*UNANSWERED, WireRefusal):
+            if author in await self._transport.connected():
+                headers = [decode_header(payload) for _, payload in await announced_by(author, self._transport)]
+                sizes |= {header.digest: header.size for header in headers}
+        return dict(list(sizes.items())[-LOOKED_BODIES:])
 
     async def _pull(self, wanted: RelayRequest) -> bytes:
         author = wanted.author
@@ -161,9 +241,8 @@ class BodyRelay:
         async def ask(offset: int) -> bytes:
             if not self._authors.spend(author, size=min(wanted.size - offset, CHUNK)):
                 raise UnreachableError(f"{author} is asked for too much")
-            return await self._transport.ask(
-                author, "chunk", msgspec.msgpack.encode(ChunkRequest(wanted.digest, offset))
-            )
+            chunk = msgspec.msgpack.encode(ChunkRequest(wanted.digest, offset))
+            return await self._transport.ask(author, "chunk", chunk)
 
         body = await pull(ask, wanted.size)
         if body_digest(body) != wanted.digest:

@@ -19,7 +19,7 @@ import psutil
 Router = Literal["restricted", "symmetric"]
 """restricted: keeps source ports and lets in what was asked for. symmetric: a random source port for each connection,
 forgets those that are idle for a minute, and lets no UDP through."""
-NODE = Path(__file__).parents[1] / "fakes" / "gossip_node.py"
+FAKES = Path(__file__).parents[1] / "fakes"
 
 
 def missing() -> str:
@@ -41,6 +41,8 @@ class Internet:
 
     def __init__(self) -> None:
         self._prefix, self._names, self._outside, self._inside = f"cz{os.getpid()}", list[str](), 0, 0
+        self._lans: dict[str, str] = {}
+        """The first three numbers of the addresses behind a router."""
         self.nodes: list[Node] = []
         self._add("net")
         self._ip("net", "link add br0 type bridge")
@@ -57,6 +59,7 @@ class Internet:
         address = self._connect(router)
         self._inside += 1
         inside, out = f"192.168.{self._inside}", f"o{self._outside}"
+        self._lans[router] = inside
         self._ip(router, "link add lan type bridge")
         self._ip(router, f"addr add {inside}.1/24 dev lan")
         self._ip(router, "link set lan up")
@@ -77,6 +80,13 @@ class Internet:
             self.inside(router, "iptables", "-A", chain, "-i", out, *kept)
             self.inside(router, "iptables", "-A", chain, "-i", out, "-j", "DROP")
         return address
+
+    def proxy(self, router: str, target: str, port: int, delay: float, longest: float) -> tuple[str, "Node"]:
+        """Where those behind it, who get out no other way, find the target at the same port; its state is `lost`."""
+        self.inside(router, "iptables", "-I", "FORWARD", "-j", "DROP")
+        here = f"{self._lans[router]}.1"
+        made = self._start(router, "lossy_proxy.py", here, str(port), target, str(port), str(delay), str(longest))
+        return here, made
 
     def renumber(self, router: str, before: str, after: str) -> None:
         """Give a router another outside address; what it had translated until then is lost."""
@@ -100,8 +110,11 @@ class Internet:
 
     def node(self, where: str, folder: Path, **settings: Any) -> "Node":
         """Start one there."""
-        command = ["ip", "netns", "exec", f"{self._prefix}{where}", sys.executable, str(NODE)]
-        self.nodes.append(Node([*command, str(folder / where), json.dumps(settings)]))
+        return self._start(where, "gossip_node.py", str(folder / where), json.dumps(settings))
+
+    def _start(self, where: str, program: str, *arguments: str) -> "Node":
+        command = ["ip", "netns", "exec", f"{self._prefix}{where}", sys.executable, str(FAKES / program)]
+        self.nodes.append(Node([*command, *arguments]))
         return self.nodes[-1]
 
     def close(self) -> None:
@@ -137,7 +150,7 @@ class Internet:
 
 
 class Node:
-    """A gossip node in a namespace, and what it printed last."""
+    """A program in a namespace that ends with its input, and what it printed last."""
 
     def __init__(self, command: list[str]) -> None:
         self.state: dict[str, Any] = {}

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders.swarm import SWARM, eventually, group, scored
+from builders.swarm import SWARM, eventually, fast_identity, group, scored
 
 from codezero.config import SwarmConfig
 from codezero.environments.code import CodeEnvironment
@@ -168,6 +168,63 @@ def test_strangers_who_say_no_outvote_nobody_who_sent_something_fine() -> None:
 
     node: Any = SimpleNamespace(p2p=Daemon())
     assert asyncio.run(is_reachable(node, SWARM, 1, lambda peer: peer == "friend")) is True
+
+
+def test_a_way_in_that_was_away_is_asked_until_it_answers_and_dialled_only_where_somebody_listens() -> None:
+    from hivemind.p2p import PeerID
+
+    from codezero.swarm.network_monitor import AGAIN, TRIED, PeerStore
+
+    me, founder = (PeerID.from_base58(fast_identity(seed).peer_id) for seed in (1, 2))
+    connected, calls = list[Any](), list[str]()
+
+    async def called(name: str, answer: object) -> Any:
+        calls.append(name)
+        return answer
+
+    async def list_peers() -> list[Any]:
+        return connected
+
+    table: Any = SimpleNamespace(get=lambda peer_id: None, peer_id_to_uid={})
+    node: Any = SimpleNamespace(
+        peer_id=me,
+        blacklist=SimpleNamespace(register_success=calls.append),
+        p2p=SimpleNamespace(list_peers=list_peers, _client=SimpleNamespace(connect=lambda *_: called("dial", None))),
+        protocol=SimpleNamespace(call_ping=lambda _: called("ping", None), routing_table=table),
+    )
+
+    async def rounds(count: int) -> int:
+        calls.clear()
+        for _ in range(count):
+            await store.rejoin()
+        return calls.count("ping")
+
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        store = PeerStore(node, [f"/ip4/127.0.0.1/tcp/{closed.getsockname()[1]}/p2p/{founder}"])
+        assert asyncio.run(rounds(TRIED + 2)) == 0 and not calls
+    connected.append(SimpleNamespace(peer_id=founder, addrs=[]))
+    assert asyncio.run(rounds(TRIED)) == TRIED  # it is there, and its DHT is not yet
+    assert 1 <= asyncio.run(rounds(AGAIN)) <= TRIED
+
+
+@pytest.mark.parametrize(
+    ("near", "words"),
+    [(0, "no open member answers in swarm"), (2, "none of 2 nodes that answer has a record of swarm")],
+)
+def test_that_nobody_is_met_is_said_once_and_again_after_somebody_was(
+    near: int, words: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from codezero.swarm.network_monitor import ALONE_POLLS, NetworkMonitor
+
+    some: Any = SimpleNamespace(load=print, recall=print, size=near)
+    exchange: Any = SimpleNamespace(listener=SimpleNamespace(alone=ALONE_POLLS))
+    monitor = NetworkMonitor(some, exchange, some, some, SwarmConfig(name=SWARM, reachable="no"), tmp_path)
+    for alone in (ALONE_POLLS, ALONE_POLLS + 1, 0, ALONE_POLLS):
+        exchange.listener.alone = alone
+        said = monitor._note_alone()
+        assert said == (f"{words} {SWARM}; add a way in to swarm.bootstrap" if alone else "")
+    assert caplog.messages == [said] * 2
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 from builders.swarm import SWARM, TOKENIZER, fast_identity, group, scored
 from simulation.memory_transport import Board, MemoryTransport, signed
 
+from codezero.swarm import serving
 from codezero.swarm.exchange import Exchange
 from codezero.swarm.messages import Publish, ReceivedBody, ReceivedFeedback, SendFeedback
 from codezero.swarm.records import LIFETIME, PeerRecordValidator, RecordPlace
@@ -116,6 +117,21 @@ def test_a_newer_body_replaces_the_older_one(clock: Clock) -> None:
         bob.look()
     assert bob.heard_from(alice) == 2
     assert sum(len(place) for place in alice.board.records.values()) == 1
+
+
+def test_who_has_read_one_round_more_before_the_chain_went_is_heard_and_hears(clock: Clock) -> None:
+    alice, bob = peers(clock)
+    alice.publish()
+    alice.look()
+    for _ in range(4):
+        bob.exchange.open_round(ROUND - 1)
+        asyncio.run(bob.exchange.poll())
+    assert bob.heard_from(alice) == 1
+    body = encode_body([group(bob.id)], peer=bob.id, round_number=ROUND - 1)
+    bob.exchange.publish(Publish(GROUPS, ROUND - 1, body, [0.5], bytes.fromhex(TOKENIZER)))
+    asyncio.run(bob.exchange.poll())
+    alice.look()
+    assert alice.heard_from(bob) == 1
 
 
 def test_proposals_travel_too(clock: Clock) -> None:
@@ -253,6 +269,7 @@ def test_a_relay_that_lies_is_blamed_and_the_next_one_asked(clock: Clock, lie: b
     bob.exchange.listener.ways[alice.id] = liar.id  # it told the truth before
     bob.look()
     assert bob.heard_from(alice) == 1 and bob.exchange.listener.ways[alice.id] == hub.id
+    assert any(line.failures for line in bob.trust.report() if line.peer == liar.id) is bool(lie)
     assert not any(line.failures for line in bob.trust.report() if line.peer == alice.id)
 
 
@@ -270,6 +287,110 @@ def test_a_relay_pulls_a_body_once_and_has_an_allowance_for_each_asker(clock: Cl
     for _ in range(int(EACH_ASKER.requests_burst)):
         asyncio.run(hub.exchange._answer("relay", bob.id, large))
     assert hub.exchange.take_counts()["refused_relay"] > EACH_ASKER.requests_burst / 2
+
+
+def at(hub: Peer, addresses: dict[str, str]) -> None:
+    """Where the connections of the hub lead to."""
+
+    async def connected() -> dict[str, str]:
+        return addresses
+
+    hub.transport.connected = connected
+
+
+def relayed(hub: Peer, asker: str, author: str, digest: bytes, size: int, offset: int = 0) -> Any:
+    return hub.exchange._answer("relay", asker, msgspec.msgpack.encode(RelayRequest(author, digest, size, offset)))
+
+
+def test_a_hundred_ids_behind_one_address_use_up_neither_the_relay_nor_an_author(clock: Clock) -> None:
+    alice, bob, hub = homes(clock)
+    crowd = [fast_identity().peer_id for _ in range(100)]
+    behind_one = {peer: f"/ip4/45.50.1.1/tcp/{port}" for port, peer in enumerate(crowd, 1)}
+    at(hub, behind_one | {alice.id: "/ip4/45.50.2.1/tcp/1", bob.id: "/ip4/45.50.3.1/tcp/1"})
+    alice.publish()
+    alice.look()
+
+    async def flood() -> list[bytes]:
+        return await asyncio.gather(*(relayed(hub, peer, alice.id, bytes(32), 1 << 20) for peer in crowd * 12))
+
+    assert not any(asyncio.run(flood())) and hub.exchange.take_counts()["refused_relay"] > 1000
+    bob.look()
+    assert bob.heard_from(alice) == 1 and bob.exchange.listener.ways[alice.id] == hub.id
+    assert alice.look()["bytes_out"] == len(*alice.exchange.server.bodies.values())
+
+
+def test_what_the_relay_has_read_an_announcement_of_is_relayed_also_when_a_newer_one_replaced_it(clock: Clock) -> None:
+    alice, bob, hub = homes(clock)
+    for question in ("one", "two"):
+        alice.publish(question)
+        alice.look()
+        hub.look()
+        clock.now += 1
+    old, _ = alice.exchange.server.bodies.items()
+    digest, body = old
+    assert asyncio.run(relayed(hub, bob.id, alice.id, digest, len(body))) == body
+
+
+def test_who_asks_for_the_last_byte_pays_for_all_that_is_pulled(clock: Clock) -> None:
+    alice, bob, hub = homes(clock)
+    size = 2 << 20
+    for _ in range(int(EACH_ASKER.bytes_burst) // size + 1):
+        asyncio.run(relayed(hub, bob.id, alice.id, bytes(32), size, size - 1))
+    assert hub.exchange.take_counts()["refused_relay"] == 1
+
+
+def test_who_announces_another_s_body_and_serves_nothing_keeps_nobody_from_it(clock: Clock) -> None:
+    alice, bob, hub, mallory = *homes(clock), Peer(Board(clock), clock)
+    alice.publish()
+    alice.look()
+    (body,) = alice.exchange.server.bodies.values()
+    at(hub, {peer.id: "" for peer in (alice, bob, mallory)})
+    hers = alice.exchange.announcer.headers()
+
+    async def answer(call: str, *_: object) -> bytes:
+        return hers if call == "headers" else await asyncio.sleep(60, b"")
+
+    alice.board.answers[mallory.id] = answer
+
+    async def both() -> bytes:
+        waiting = asyncio.create_task(relayed(hub, bob.id, mallory.id, body_digest(body), len(body)))
+        await asyncio.sleep(0.1)
+        wanted = await relayed(hub, bob.id, alice.id, body_digest(body), len(body))
+        assert not waiting.done()
+        waiting.cancel()
+        return wanted
+
+    assert asyncio.run(both()) == body
+
+
+def test_a_crowd_behind_one_address_drives_out_its_own_bodies_alone(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = Board(clock)
+    alice, bob, hub, *crowd = [Peer(board, clock, seed) for seed in range(13)]
+    at(hub, {peer.id: "/ip4/45.50.1.1/tcp/1" for peer in crowd} | {alice.id: "/ip4/45.50.2.1/tcp/1"})
+    bodies: dict[str, bytes] = {}
+    for peer in (alice, *crowd):
+        peer.publish()
+        peer.look()
+        (bodies[peer.id],) = list(peer.exchange.server.bodies.values())[-1:]
+    alice.exchange.take_counts()
+    monkeypatch.setattr(serving, "RELAYED_BYTES", 3 * max(map(len, bodies.values())))
+    for peer in (alice, *crowd, alice):
+        body = bodies[peer.id]
+        assert asyncio.run(relayed(hub, bob.id, peer.id, body_digest(body), len(body))) == body
+    assert alice.exchange.take_counts()["bytes_out"] == len(bodies[alice.id])
+
+
+def test_near_ids_behind_one_address_are_not_all_the_relays_that_are_asked(clock: Clock) -> None:
+    alice, bob, hub = homes(clock)
+    crowd = [fast_identity().peer_id for _ in range(12)]
+    bob.transport.relays = lambda _: [*crowd, hub.id]
+    at(bob, dict.fromkeys(crowd, "/ip4/45.50.1.1/tcp/1") | {hub.id: "/ip4/45.50.2.1/tcp/1"})
+    alice.publish()
+    alice.look()
+    bob.look()
+    assert bob.heard_from(alice) == 1 and bob.exchange.listener.ways[alice.id] == hub.id
 
 
 @pytest.mark.parametrize("request_", [b"", b"\xc1", msgspec.msgpack.encode(["Qm", bytes(32), 1, 0])])
