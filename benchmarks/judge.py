@@ -36,7 +36,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parent))
 
 from judge_cost import DRY_RUN, Report, costs, cpu_seconds, say
-from judge_within import executed, sampled, skill
+from judge_within import skill
 
 from codezero.code.worker import StaticGuard
 from codezero.errors import CodeZeroError, ConfigError
@@ -52,6 +52,7 @@ from codezero.sandbox.monty import MontySandbox
 from codezero.settings import compose
 from codezero.stats import auroc, auroc_interval, brier, ece
 from codezero.types import RolloutGroup, ScoredGroup, Status
+from codezero.wiring.attempts import executed, sampled
 from codezero.wiring.evaluator import EMBEDDED, build_evaluator
 from codezero.wiring.models import load
 

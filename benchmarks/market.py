@@ -1,12 +1,11 @@
-"""What the prediction market is worth and costs, and what attacks on it gain: A1 to A5, A9, mechanisms, abuse.
+"""What the prediction market is worth and costs, and what attacks on it gain: A1 to A5, A9, abuse.
 
 A1: the pay is exact and bounded. A2 to A4: prices and confirmations on `value` games of the embedded models, where
 peers are honest, lie from the start, or turn once their record is made; `judges 0` and `judges 2`: how many of eight
 have one. A5: after how many executed games a bad peer loses its vote. A9: what
 the confirmed values teach, beside the claimed and the true ones (`training`: whole runs, so the longest). Each aim
-stands beside its figure. `mechanisms`: step scoring beside a market maker, a parimutuel and the original's bets, on
-simulated beliefs. `abuse`: what bluffs of a coalition gain, how often a jury is held, what friends of an opener get.
-No figure is a time.
+stands beside its figure. `abuse`: what bluffs of a coalition gain, how often a jury is held, what friends of an opener
+get. No figure is a time.
 
     codezero bench market --json                       # everything; `--parts` for less
     codezero bench market --json --games 120 --seeds 1 --runs 4 --random 500 --parts a1 values
@@ -22,11 +21,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(1, str(Path(__file__).parents[1] / "tests"))
 
-from market_parts import abuse, mechanisms, training, value_games, worth
+from market_parts import abuse, training, value_games, worth
 
 PEERS = 8
 JUDGES = (0, 2)
-PARTS = ("a1", "values", "training", "mechanisms", "abuse")
+PARTS = ("a1", "values", "training", "abuse")
 Report = dict[str, Any]
 
 
@@ -36,7 +35,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--orders", type=int, default=100, help="random orders of the games, for A5")
     parser.add_argument("--runs", type=int, default=30, help="simulated populations, at least 2")
-    parser.add_argument("--rounds", type=int, default=120, help="games of each; the second half is measured")
     parser.add_argument("--random", type=int, default=10_000, help="random games of A1; a fifth as many juries")
     parser.add_argument("--iterations", type=int, default=60, help="of each run of A9")
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS))
@@ -53,8 +51,6 @@ def main(argv: list[str] | None = None) -> int:
         report["A1"] = abuse.exactness(options.random)
     if {"values", "training"} & {*options.parts}:
         report |= values(options)
-    if "mechanisms" in options.parts:
-        report["mechanisms"] = {scene: each_way(scene, options) for scene in mechanisms.SCENES}
     if "abuse" in options.parts:
         report["abuse"] = attacks(options)
     print(json.dumps(report, indent=None if options.json else 1))
@@ -116,14 +112,6 @@ def aims(report: Report) -> Report:
         },
         "A4": {**turned, "aim": "3 turned: right >= 0.97; 5 turned: wrong of all <= 0.02"},
     }
-
-
-def each_way(scene: str, options: argparse.Namespace) -> Report:
-    shown: Report = {}
-    for way in mechanisms.WAYS:
-        shown[way] = mechanisms.run(way, scene, options.runs, options.rounds)
-        say(f"{scene}, {way}: {json.dumps(shown[way])}")
-    return shown
 
 
 def attacks(options: argparse.Namespace) -> Report:

@@ -45,6 +45,8 @@ class Turn:
     update: float
     cpu: float
     """Of all threads, for both together."""
+    tokens: int = 0
+    """Sampled and learned from."""
 
 
 class Way:
@@ -54,24 +56,25 @@ class Way:
         self.command, self.job, self.stay = command, job, stay
         self.process: subprocess.Popen[str] | None = None
 
-    def turn(self, tokens: int) -> Turn:
-        """Warmed up. Raises RuntimeError when the process dies or makes another number of tokens."""
+    def turn(self, *, warm: bool = True) -> Turn:
+        """warm: after one that is not counted. Raises RuntimeError when the process dies."""
         if self.process is None:
+            # whose modules lie beside it
+            environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
             self.process = subprocess.Popen(
                 [self.command[0], str(WAYS / self.command[1]), str(self.job), *self.command[2:]],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
-                env={**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
+                env=environment | {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
             )
             self._answer()
-            self._ask()
-        said = self._ask()
-        if said["tokens"] != tokens:
-            raise RuntimeError(f"{self.command[1]} made {said['tokens']} tokens instead of {tokens}")
+            if warm:
+                self._ask()
+        turn = Turn(**self._ask())
         if not self.stay:
             self.close()
-        return Turn(said["sample"], said["update"], said["cpu"])
+        return turn
 
     def close(self) -> None:
         if self.process is not None:
@@ -112,7 +115,9 @@ def measure(shape: Shape, genrl: Path | None, options: argparse.Namespace) -> Re
             for repeat in range(options.repeats):
                 for name in list(ways)[:: -1 if repeat % 2 else 1]:
                     say(f"round {repeat + 1} of {options.repeats}: {name}")
-                    took[name].append(turn := ways[name].turn(job.tokens))
+                    took[name].append(turn := ways[name].turn())
+                    if turn.tokens != job.tokens:
+                        raise RuntimeError(f"{name} made {turn.tokens} tokens instead of {job.tokens}")
                     say(f"sampled in {turn.sample:.2f} s, updated in {turn.update:.2f} s, {turn.cpu:.2f} s of CPU")
         finally:
             for way in ways.values():

@@ -1,74 +1,102 @@
-"""Does the judge believe right programs that are written in another style, and disbelieve wrong ones of the same size?
+"""Does the judge believe right programs that others wrote in their own style, and disbelieve near misses of their size?
 
-References of held-out problems (and of MBPP, where --data names its file) are rewritten by rules that preserve meaning,
-of many kinds: `built`, for whoever improves a judge, and `kept`, apart from it. `natural` is programs that were
-written by hand. Each rewrite was executed equal to its
-reference on at least twelve inputs, and stands beside a mutant that fails a test and differs from the reference by as
-many tokens, or nearly. The evaluator reads them as it reads attempts. believed: of those that were judged, a
-correctness of at least 0.5. auroc: how often the right one of a pair has the higher correctness, ties counting half.
-Intervals (95 %) are Wilson's, those of auroc by bootstrap over problems. With reward.mode=rlvr execution takes the
-judge's place, and every figure is what a perfect judge would have.
+`natural.jsonl` has a problem a line, with six right programs and four near misses that were written by hand without a
+look at the judge: question, entry_point, level, tests, reference, set, right, wrong. Right programs return what the
+reference does on 260 inputs and more, near misses differ on 3 to 90 % of them. Each right program stands beside the
+near miss whose distance from the reference is the most like its own. The evaluator reads them as it reads attempts.
+believed: of those that were judged, a correctness of at least 0.5. auroc: how often the right one of a pair has the
+higher correctness, ties counting half. Intervals (95 %) are Wilson's, those of auroc by bootstrap over problems. With
+reward.mode=rlvr execution takes the judge's place, and every figure is what a perfect judge would have.
 
 Prints one JSON object.
 
-    python benchmarks/styles.py --json [--data mbpp.jsonl] [--set built|kept|natural|all] [KEY=VALUE]
+    python benchmarks/styles.py --json [KEY=VALUE]
 """
 
 import argparse
+import ast
 import contextlib
+import difflib
 import json
 import sys
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from styles_parts.built import BUILT
-from styles_parts.kept import HELD_BACK
-from styles_parts.natural import natural
-from styles_parts.programs import MIXED, SECONDS, Pair, Study, Workshop, mbpp, synthetic
-from styles_parts.rewriting import Kind
-
+from codezero.code.assertions import as_problem
 from codezero.code.parsing import fence
-from codezero.errors import CodeZeroError, ConfigError
+from codezero.errors import CodeZeroError
 from codezero.problems.dedup import Novelty
 from codezero.protocols import Evaluator
-from codezero.sandbox.monty import MontySandbox
 from codezero.settings import compose
 from codezero.stats import wilson
-from codezero.types import BELIEF, Completion, RolloutGroup, Status, Verdict
+from codezero.types import BELIEF, Completion, Problem, RolloutGroup, Status, Verdict
 from codezero.wiring.evaluator import EMBEDDED, build_canaries, build_evaluator
 
-SETS: dict[str, dict[str, Kind]] = {"built": BUILT, "kept": HELD_BACK}
-NATURAL = "natural"
+FILE = Path(__file__).with_name("natural.jsonl")
 SURE = 0.9
 RESAMPLES = 1000
 SKILL = ("judge/canary_auroc", "judge/weight", "judge/identity")
 PROGRESS_SECONDS = 2.0
-SHOWN = 8
 Report = dict[str, Any]
-_T = TypeVar("_T")
 
 
 def say(text: str) -> None:
     print(f"styles: {text}", file=sys.stderr, flush=True)
 
 
-def watched(what: str, items: Iterable[_T], count: int) -> Iterator[_T]:
-    """`items`, with a line on standard error every two seconds."""
-    shown_at = time.monotonic()
-    for number, item in enumerate(items):
-        if time.monotonic() - shown_at > PROGRESS_SECONDS:
-            shown_at = time.monotonic()
-            say(f"{what}: {number} of {count}")
-        yield item
+# ------------------------------------------------------------------ programs
+
+
+@dataclass(frozen=True)
+class Program:
+    kind: str
+    code: str
+    distance: int
+    """Tokens that differ from the reference."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    right: Program
+    wrong: Program
+
+
+@dataclass(frozen=True)
+class Study:
+    problem: Problem
+    reference: str
+    pairs: tuple[Pair, ...]
+
+
+def natural() -> Iterator[Study]:
+    """Every program of the file is in a pair."""
+    for row in map(json.loads, FILE.read_text().splitlines()):
+        problem = as_problem(row["question"], row["tests"], row["entry_point"], row["level"])
+        right, wrong = (
+            [Program(row["set"], code, distance(row["reference"], code)) for code in row[name]]
+            for name in ("right", "wrong")
+        )
+        pairs = [Pair(each, nearest(each, wrong)) for each in right]
+        used = {pair.wrong.code for pair in pairs}
+        pairs += [Pair(nearest(each, right), each) for each in wrong if each.code not in used]
+        yield Study(problem, row["reference"], tuple(pairs))
+
+
+def nearest(program: Program, others: Sequence[Program]) -> Program:
+    return min(others, key=lambda other: abs(other.distance - program.distance))
+
+
+def distance(reference: str, code: str) -> int:
+    one, other = (ast.unparse(ast.parse(text)).split() for text in (reference, code))
+    same = sum(block.size for block in difflib.SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks())
+    return len(one) + len(other) - 2 * same
 
 
 # ------------------------------------------------------------------ judging
@@ -86,22 +114,23 @@ class Row:
 
 @dataclass(frozen=True)
 class Scored:
-    study: Study
     reference: Verdict
     rows: tuple[Row, ...]
 
 
-def score(evaluator: Evaluator, made: Sequence[tuple[Study, list[Pair]]]) -> list[Scored]:
+def score(evaluator: Evaluator, studies: Sequence[Study]) -> Iterator[Scored]:
     """Reference, right and wrong programs of a problem as the attempts of one group."""
-    scored: list[Scored] = []
-    for study, pairs in watched("judging", made, len(made)):
-        codes = [study.reference, *chain(*((pair.right.code, pair.wrong.code) for pair in pairs))]
+    shown_at = time.monotonic()
+    for number, study in enumerate(studies):
+        if time.monotonic() - shown_at > PROGRESS_SECONDS:
+            shown_at = time.monotonic()
+            say(f"judging: {number} of {len(studies)}")
+        codes = [study.reference, *chain(*((pair.right.code, pair.wrong.code) for pair in study.pairs))]
         attempts = tuple(Completion(fence(code), (1,), (0.0,), finished=True) for code in codes)
         (group,) = evaluator.score([RolloutGroup(study.problem, attempts, "benchmark", 0, 0)])
         reference, *verdicts = group.verdicts
-        rows = zip(pairs, verdicts[::2], verdicts[1::2], strict=True)
-        scored.append(Scored(study, reference, tuple(Row(study, *row) for row in rows)))
-    return scored
+        rows = zip(study.pairs, verdicts[::2], verdicts[1::2], strict=True)
+        yield Scored(reference, tuple(Row(study, *row) for row in rows))
 
 
 # ------------------------------------------------------------------ figures
@@ -168,7 +197,7 @@ def figures(scored: Sequence[Scored]) -> Report:
     return {
         "overall": summary(rows),
         "reference": believed([each.reference for each in scored]),
-        "by_level": {key: summary(each) for key, each in split(rows, lambda row: row.study.level).items()},
+        "by_level": {key: summary(each) for key, each in split(rows, lambda row: str(row.study.problem.level)).items()},
         "by_kind": {key: summary(each) for key, each in split(rows, lambda row: row.pair.right.kind).items()},
     }
 
@@ -187,87 +216,39 @@ def rounded(value: float | None) -> float | None:
 # ------------------------------------------------------------------
 
 
-def measured(options: argparse.Namespace, report: Report) -> Iterator[tuple[str, str, list[Scored], Counter[str]]]:
-    """(where problems come from, set of kinds, what was scored, what was left out); `report` gets the judge's skill."""
-    config = compose(options.overrides)
+def measured(options: argparse.Namespace) -> Report:
+    config, studies = compose(options.overrides), list(islice(natural(), options.problems))
     with contextlib.ExitStack() as stack:
-        sandbox = MontySandbox(seconds=SECONDS)
-        stack.enter_context(sandbox)
-        problems: dict[str, list[Study]] = {"synthetic": synthetic(options.problems, options.seed)}
-        lost = Counter[str]()
-        if options.data:
-            foreign = mbpp(options.data, options.problems, options.seed, sandbox, lost)
-            problems["mbpp"] = list(watched("reading MBPP", foreign, options.problems))
         canaries = EMBEDDED
         if config.evaluator.canaries_from:
             withheld = Novelty()
-            for study in chain(*problems.values()):
+            for study in studies:
                 withheld.add(study.problem)
             canaries = build_canaries(config, withheld, stack, say)
         evaluator = build_evaluator(config, canaries, stack, say)
         skill = {key: value for key, value in evaluator.metrics().items() if key.startswith(SKILL)}
-        report["judge"] = {"canaries": canaries.name, **skill}
-        for origin, name in ((origin, name) for origin in problems for name in chosen(options)):
-            left = lost.copy() if origin == "mbpp" else Counter[str]()
-            every, only = SETS[name], options.show not in (None, MIXED)
-            kinds = {kind: every[kind] for kind in every if kind == options.show or not only}
-            workshop, studies = Workshop(sandbox, kinds, options.seed, left), problems[origin]
-            made = [
-                (study, workshop.pairs(study))
-                for study in watched(f"rewriting {origin}, {name}", studies, len(studies))
-            ]
-            yield origin, name, score(evaluator, made), left
-        if options.set in (NATURAL, "all"):
-            yield "synthetic", NATURAL, score(evaluator, list(islice(natural(), options.problems))), Counter()
-
-
-def chosen(options: argparse.Namespace) -> list[str]:
-    return [name for name in SETS if options.set in (name, "all")]
-
-
-def show(scored: Sequence[Scored], kind: str) -> None:
-    rows = [row for each in scored for row in each.rows if row.pair.right.kind == kind]
-    for row in rows[:SHOWN]:
-        print(f"# {row.study.problem.question}")
-        for name, program, verdict in (("right", row.pair.right, row.right), ("wrong", row.pair.wrong, row.wrong)):
-            changed = f"{program.distance} tokens from the reference, by {program.kind}"
-            print(f"# {name}, {changed}: {verdict.status} {verdict.correctness:.3f}\n{program.code}\n")
+        return {"judge": {"canaries": canaries.name, **skill}, **figures(list(score(evaluator, studies)))}
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # pyright: ignore[reportOptionalMemberAccess]
     parser.add_argument("--json", action="store_true", help="one line instead of many")
-    parser.add_argument("--data", type=Path, metavar="FILE", help="rows of MBPP, whose code runs in the sandbox alone")
-    parser.add_argument("--set", choices=[*SETS, NATURAL, "all"], default="built", help="of kinds (default built)")
-    parser.add_argument("--problems", type=int, default=100, help="of each origin")
-    parser.add_argument("--seed", type=int, default=20_000, help="of problems, rewrites and mutants")
-    parser.add_argument("--show", metavar="KIND", help="print some programs of this kind with verdicts, and no figures")
+    parser.add_argument("--problems", type=int, default=100, help="at most so many of the file's 70")
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="settings of the judge")
     options = parser.parse_args(argv)
     if options.problems < 1:
         parser.error("--problems: at least 1")
     began = time.monotonic()
-    report: Report = {"seed": options.seed, "problems": options.problems, "threads": 1}
-    try:
-        known = {MIXED, *chain(*(SETS[name] for name in chosen(options)))}
-        if options.show and options.show not in known:
-            raise ConfigError(f"there is no kind {options.show} in the set; choose one of: {', '.join(sorted(known))}")
-        import torch
+    import torch
 
-        torch.set_num_threads(1)
-        for origin, name, scored, left in measured(options, report):
-            if options.show:
-                show(scored, options.show)
-            part: Report = figures(scored) | {"left_out": dict(sorted((+left).items()))}
-            for kind, each in part["by_kind"].items() if name in SETS else ():
-                each["family"] = SETS[name][kind].family if kind != MIXED else "mixed"
-            report.setdefault(origin, {})[name] = part
+    torch.set_num_threads(1)
+    try:
+        report = measured(options)
     except CodeZeroError as error:
         say(str(error))
         return 2
-    if not options.show:
-        report["seconds"] = round(time.monotonic() - began, 1)
-        print(json.dumps(report, indent=None if options.json else 1))
+    report |= {"threads": 1, "seconds": round(time.monotonic() - began, 1)}
+    print(json.dumps(report, indent=None if options.json else 1))
     return 0
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NoReturn
 
-from codezero.commands import account, completion, inspect, judge, market, measure, page, run, weights
+from codezero.commands import account, inspect, judge, market, measure, page, run, weights
 from codezero.commands.common import DONE, FAILED, USAGE, Commands, say
 from codezero.errors import CodeZeroError, ConfigError, IdentityError, InviteError, ProblemError, WalletError
 from codezero.models import hide_devices
@@ -19,7 +19,7 @@ PURPOSES = {
     "begin": "run ask runs status dashboard doctor",
     "learn with others": "swarm propose login logout wallet identity leaderboard market",
     "measure": "eval judge bench data",
-    "look inside, or build on it": "config chain nano weights rollout-host completion",
+    "look inside, or build on it": "config chain nano weights rollout-host",
 }
 """The commands, in the order in which somebody needs them."""
 EPILOG = """examples:
@@ -57,16 +57,12 @@ class Parser(argparse.ArgumentParser):
             choices = [str(choice) for choice in action.choices]
             raise argparse.ArgumentError(action, f"there is no {value}{nearest(str(value), choices)}")
 
-    beside: Sequence[str] = ()
-    """Its commands, where nothing follows its name and one of them was put in."""
-
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]  # its overloads cannot be repeated
         self, args: Any = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         """The words that are left are KEY=VALUE; an option among them ends the process with 2."""
         alone: str | None = self.get_default("alone")
         if alone and not any(self._is_command(word) for word in args[:1]):
-            self.beside = () if args else self._commands()
             args = [alone, *args]
         options, left = super().parse_known_args(args, namespace)
         for word in (word for word in left if word.startswith("-")):
@@ -107,7 +103,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="codezero", usage=usage, description=ABOUT, epilog=EPILOG, formatter_class=raw)
     parser.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
     commands = Commands(parser)
-    for module in (run, page, inspect, account, measure, judge, market, weights, completion):
+    for module in (run, page, inspect, account, measure, judge, market, weights):
         module.add(commands)
     parser.epilog = f"{by_purpose(commands.helps)}\n{EPILOG}"
     return parser
@@ -135,8 +131,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
     hide_devices()
-    if "_ARGCOMPLETE" in os.environ:  # a shell asks what a half-typed line could become
-        completion.complete(build_parser())
     if not arguments:
         build_parser().print_help()
         return DONE

@@ -1,1 +1,1 @@
-"""What `market.py` measures: mechanisms on simulated beliefs, games of the embedded models, and what attackers gain."""
+"""What `market.py` measures: games of the embedded models, and what attackers gain."""

@@ -19,7 +19,7 @@ class Job:
     """The same for all ways. A turn samples prompts x group_size completions and learns from all of them."""
 
     model: str
-    """Directory with model and tokenizer, float32. Its model never samples EOS, so every completion is full."""
+    """Directory with model and tokenizer. A random one never samples EOS, so that every completion is full."""
     prompts: list[str]
     group_size: int
     new_tokens: int
@@ -28,6 +28,8 @@ class Job:
     """A turn's rows are divided into so many."""
     threads: int
     """Of torch."""
+    precision: str = "float32"
+    """bfloat16: computed in it, with float32 weights that learn."""
 
     @property
     def rows(self) -> int:
@@ -35,7 +37,7 @@ class Job:
 
     @property
     def tokens(self) -> int:
-        """Sampled, and learned from, in one turn."""
+        """Most that are sampled, and learned from, in one turn."""
         return self.rows * self.new_tokens
 
     def reward(self, place: int) -> float:

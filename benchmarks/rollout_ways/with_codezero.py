@@ -18,7 +18,8 @@ from codezero.solver.learner import TrlLearner
 def main() -> None:
     turns, job = Turns(), Job.read(Path(sys.argv[1]))
     torch.set_num_threads(job.threads)
-    loaded = load_model(job.model, precision="float32", role="solver", for_training=True)
+    precision = "auto" if job.precision == "bfloat16" else job.precision
+    loaded = load_model(job.model, precision=precision, role="solver", for_training=True)
     config = SolverConfig(
         group_size=job.group_size,
         max_new_tokens=job.new_tokens,

@@ -81,7 +81,7 @@ def main() -> None:
             activation_checkpointing=False,
             learning_rate=1e-6,
             lr_scheduler_type="constant",
-            bf16=False,
+            bf16=job.precision == "bfloat16",
             use_cpu=not torch.cuda.is_available(),
             max_steps=PASSES * job.optimizer_steps,
             shuffle_dataset=False,

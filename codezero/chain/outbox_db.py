@@ -25,35 +25,25 @@ MARKET_KINDS: tuple[Kind, Kind] = ("anchor", "ballot")
 """Kinds in the order in which they are sent. Those of the market come after all points."""
 KEPT_ROUNDS = 100
 """What the market settled in this many rounds stays in the file."""
-SUBMISSIONS_TABLE = """CREATE TABLE IF NOT EXISTS submissions(
-    round INTEGER NOT NULL, kind TEXT NOT NULL CHECK(kind IN ('reward', 'vote', 'anchor', 'ballot')),
-    value TEXT NOT NULL,
-    state TEXT NOT NULL DEFAULT 'pending' CHECK(state IN ('pending', 'sent', 'accepted', 'refused')),
-    reason TEXT NOT NULL DEFAULT '', hash TEXT NOT NULL DEFAULT '', at REAL NOT NULL DEFAULT 0,
-    PRIMARY KEY(round, kind)
-) WITHOUT ROWID;"""
-SCHEMA = f"""
+SCHEMA = """
 CREATE TABLE IF NOT EXISTS owner(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS points(round INTEGER PRIMARY KEY, total REAL NOT NULL, count INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS ballots(
     round INTEGER NOT NULL, candidate TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY(round, candidate)
 ) WITHOUT ROWID;
-{SUBMISSIONS_TABLE}
+CREATE TABLE IF NOT EXISTS submissions(
+    round INTEGER NOT NULL, kind TEXT NOT NULL CHECK(kind IN ('reward', 'vote', 'anchor', 'ballot')),
+    value TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'pending' CHECK(state IN ('pending', 'sent', 'accepted', 'refused')),
+    reason TEXT NOT NULL DEFAULT '', hash TEXT NOT NULL DEFAULT '', at REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY(round, kind)
+) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS submissions_open ON submissions(state) WHERE state IN ('pending', 'sent');
 CREATE TABLE IF NOT EXISTS signed(
     number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, round INTEGER NOT NULL, kind TEXT NOT NULL,
     nonce INTEGER NOT NULL, raw BLOB NOT NULL
 );
 """
-MIGRATION = f"""
-BEGIN IMMEDIATE;
-ALTER TABLE submissions RENAME TO submissions_without_market;
-{SUBMISSIONS_TABLE}
-INSERT INTO submissions SELECT round, kind, value, state, reason, hash, at FROM submissions_without_market;
-DROP TABLE submissions_without_market;
-COMMIT;
-"""
-"""Of a file whose submissions cannot be the market's yet: all of it or, when killed, none. SCHEMA makes the index."""
 SUBMISSIONS = "SELECT round, kind, value, state, reason, hash, at FROM submissions WHERE state IN"
 PROBLEM = "problem"
 """Under this key of `owner` another process reads what is wrong now."""
@@ -232,9 +222,6 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         if not read_only:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-            table = connection.execute("SELECT sql FROM sqlite_master WHERE name='submissions'").fetchone()
-            if table and MARKET_KINDS[0] not in table[0]:
-                connection.executescript(MIGRATION)
             connection.executescript(SCHEMA)
     return connection
 

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING
 from codezero.commands.common import (
     DONE,
     FAILED,
-    INTERRUPTED,
     OF_A_RUN,
     Commands,
     answer,
     composed,
     composed_for_reading,
-    flag,
     say,
     value,
     words,
@@ -42,10 +40,8 @@ PUBLIC = ("id", "source", "style", "entry_point", "level", "question", "tests")
 
 
 def add(commands: Commands) -> None:
-    watch = flag("show it again and again; elsewhere than on a terminal by lines")
-    every = value(float, "SECONDS", "with --watch: 0.2 to 3600 (default 2)", default=2.0)
     page = "one page about a run: step, truth, peers, submissions"
-    commands.add("status", status, page, {"--watch": watch, "--every": every}, settings=OF_A_RUN)
+    commands.add("status", status, page, settings=OF_A_RUN)
     names = words("[FOLDER | RUN RUN ...] KEY=VALUE", "where to look (default run.directory), or runs to compare")
     newest = value(int, "N", "how many, the newest first (default 20)", default=20)
     several = "list runs with what each has learned; compare some: runs A B"
@@ -69,10 +65,6 @@ def status(options: argparse.Namespace) -> int:
     from codezero.inspection.status import newest_run, read_run
 
     config = composed_for_reading(options)
-    if options.watch:
-        from codezero.inspection.status_view import watch
-
-        return INTERRUPTED if watch(config, options.every, as_lines=options.json) else DONE
     run = read_run(newest_run(Path(config.run.directory), config.run.name))
 
     def draw() -> None:  # rich is not loaded for JSON

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from codezero.commands.common import DONE, FAILED, INTERRUPTED, Commands, answer, composed, flag, say, value
+from codezero.errors import ConfigError, translated
 
 TOKEN = "CODEZERO_JUDGE_TOKEN"
 """Environment variable with what callers from other machines have to bear."""
@@ -25,6 +26,14 @@ at random of one receipt; of two, those in which they differ, up to the first th
 weights read the program so, not that the program is right. Exit code 1: something was refuted, or does not hold.
 """
 
+TRAIN = """A probe is a direction in the hidden states of evaluator.model along which right and wrong attempts of
+model.solver at one problem differ. Attempts are sampled, EXECUTED in the sandbox of audit.sandbox, and kept in
+--attempts, from where the same command goes on. What is printed is the AUROC within groups, in folds: on problems that
+the direction was not fitted on.
+  codezero judge train --problems mbpp.jsonl --rows 601-974 --attempts attempts.jsonl --out probe.json \\
+      model.solver=Qwen/Qwen2.5-Coder-0.5B-Instruct evaluator.model=Qwen/Qwen2.5-Coder-1.5B-Instruct
+  codezero run evaluator.probe=probe.json ...
+"""
 
 ATTEMPTS = """  codezero judge FILE --audit          the same as `judge attempts FILE --audit`
   codezero judge attempts --help       what FILE holds
@@ -47,6 +56,15 @@ def add(commands: Commands) -> None:
         "--no-receipts": flag("sign none, which spares the judge's float64 copy"),
     }
     group.add("serve", serve, "serve verdicts over HTTP", takes, json="print where it is as JSON", epilog=SERVE)
+    takes = {
+        "--problems": value(str, "FILE", "rows of problems with tests, none of them of your exam", required=True),
+        "--rows": value(str, "A-B", "of FILE, by MBPP's task_id, as 601-974", default=""),
+        "--samples": value(int, "N", "attempts at each problem (default 8)", default=8),
+        "--attempts": value(Path, "FILE", "where attempts are kept: read where it has them"),
+        "--out": value(Path, "FILE", "where the probe is written", required=True),
+    }
+    about = "fit a probe of the judge on executed attempts of the solver"
+    group.add("train", train, about, takes, json="print its figures as JSON", epilog=TRAIN)
     takes = {
         "items": value(Path, "ITEMS", "what was sent to /v1/verdicts"),
         "receipt": value(Path, "RECEIPT", "what it answered"),
@@ -108,6 +126,27 @@ def serve(options: argparse.Namespace) -> int:
             while not stop.wait(1.0):
                 pass
     return INTERRUPTED if stop.received is signal.SIGINT else DONE
+
+
+def train(options: argparse.Namespace) -> int:
+    config = composed(options)
+    from contextlib import ExitStack
+
+    from codezero.wiring.attempts import Wanted
+    from codezero.wiring.judge_training import train_probe
+
+    tokens, kept = config.solver.max_new_tokens, options.attempts
+    wanted = Wanted(options.problems, options.rows, options.samples, tokens, config.seed, kept)
+    with ExitStack() as stack:
+        probe = train_probe(config, wanted, stack, say)
+    with translated(ConfigError, f"--out={options.out} cannot be written", OSError):
+        probe.write(options.out)
+    area, low, high = probe.within
+    figures = {"within_groups": probe.within, "groups": probe.groups, "pairs": probe.pairs, "layer": probe.layer}
+    seen = f"{probe.pairs} pairs of {probe.groups} problems"
+    line = f"{options.out}: AUROC within groups {area:.2f} [{low:.2f}, {high:.2f}] on problems not fitted on, {seen}"
+    answer(options, figures, f"{line}; use it with evaluator.probe={options.out}")
+    return DONE
 
 
 def verify(options: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ from codezero.commands.common import (
     port,
     value,
 )
-from codezero.errors import ConfigError, InviteError, SwarmError
+from codezero.errors import ConfigError, SwarmError
 
 if TYPE_CHECKING:
     from codezero.config import NodeConfig
@@ -33,10 +33,6 @@ SUPERVISE = (
     "start the node again when it dies, after longer and longer pauses, until run.max_deaths in a row came without an "
     "iteration saved between them; the exit code is the last one's"
 )
-LAN_SECONDS = 6.0
-LAN_PORT = 38331
-"""Of a node with --lan, unless it is said which."""
-LAN_SETTINGS = [f"swarm.port={LAN_PORT}", "swarm.host=0.0.0.0", "swarm.lan=true"]
 P2P_PORT = {"--p2p-port": port("swarm.port")}
 PORTS = {**P2P_PORT, **LOGIN_PORT}
 SUPERVISED = {"--supervise": flag(SUPERVISE)}
@@ -58,14 +54,11 @@ def add(commands: Commands) -> None:
     up = "start N nodes on this machine with one summary view"
     swarm.add("up", swarm_up, up, {"--nodes": nodes, **PORTS}, json="")
     out = value(Path, "FILE", "default: swarm.toml", default=Path("swarm.toml"))
-    lan = flag(f"announce the code on the local network, listen on all its addresses, and on port {LAN_PORT}")
-    create = {"--out": out, "--no-run": flag("only write the invitation; `swarm join` runs the node"), "--lan": lan}
+    create = {"--out": out, "--no-run": flag("only write the invitation; `swarm join` runs the node")}
     founding = "found a swarm: deploy its contract, write an invitation, and run its first node"
     swarm.add("create", swarm_create, founding, {**create, **PORTS, **SUPERVISED}, json="")  # it ends in join
     place = value(str, "CODE|FILE", "what `swarm create` printed, or the file that it wrote", nargs="?")
-    lan = flag("without CODE: find the swarm on the local network; the founder's node announces itself again")
-    invitation = {"place": place, "--lan": lan}
-    swarm.add("join", swarm_join, "check an invitation and run a node of its swarm", {**invitation, **node}, json="")
+    swarm.add("join", swarm_join, "check an invitation and run a node of its swarm", {"place": place, **node}, json="")
     light = "run a light node that only shows others the way into the swarm; prints its addresses"
     swarm.add("bootnode", swarm_bootnode, light, P2P_PORT, json="")
     peers = "show whom a node knows, what it got from them, whom it refuses"
@@ -126,8 +119,6 @@ def swarm_up(options: argparse.Namespace) -> int:
 def swarm_create(options: argparse.Namespace) -> int:
     from codezero.settings import PUBLISHED, compose
 
-    if options.lan:
-        options.overrides = [*LAN_SETTINGS, *options.overrides]
     config = compose(["network=peer", *options.overrides], published=(*PUBLISHED, *INVITED))
     from codezero.wiring.founding import create_swarm
 
@@ -136,49 +127,20 @@ def swarm_create(options: argparse.Namespace) -> int:
         print(
             contract, invitation, *([code] if options.no_run else []), sep="\n", flush=True
         )  # else the node prints it
-        options.place, options.fresh, options.fork, options.lan = str(options.out), False, None, False
+        options.place, options.fresh, options.fork = str(options.out), False, None
         return DONE if options.no_run else swarm_join(options)
 
 
 def swarm_join(options: argparse.Namespace) -> int:
     if options.place and "=" in options.place:  # then it is the first KEY=VALUE
         options.overrides, options.place = [options.place, *options.overrides], None
-    if options.lan:
-        options.overrides = [*LAN_SETTINGS[1:], *options.overrides]  # the founder's port is in the invitation
-    elif options.place is None:
-        raise ConfigError("name the swarm: `codezero swarm join CODE`, or --lan for the one of the local network")
+    if options.place is None:
+        raise ConfigError("name the swarm: `codezero swarm join CODE`")
     config = composed(options, "network=peer")
     from codezero.wiring.founding import joined
 
-    options.place = options.place or _announced_code()
     options.overrides = [*joined(options.place, config), *options.overrides]
     return run(options)
-
-
-def _announced_code() -> str:
-    """The code of the one swarm that is announced on the local network.
-
-    Raises InviteError that names them all where there is any other number.
-    """
-    from codezero.chain.invitation import JoinCode, decode_code
-    from codezero.swarm.lan import listen
-
-    print(f"codezero: listening for swarms on the local network, up to {LAN_SECONDS:g} s", flush=True)
-    swarms = dict[str, JoinCode]()
-    for text in listen(LAN_SECONDS):
-        with contextlib.suppress(InviteError):  # anybody may announce anything
-            swarms[text] = decode_code(text)
-    if not swarms:
-        raise InviteError(
-            "no swarm is announced on the local network; its founder runs `codezero swarm create --lan`. Where "
-            "multicast does not pass, join by the code"
-        )
-    if len(swarms) > 1:
-        known = "".join(f"\n  {swarm.name}: codezero swarm join {text}" for text, swarm in swarms.items())
-        raise InviteError(f"{len(swarms)} swarms are announced on the local network; ask your founder which:{known}")
-    [(text, swarm)] = swarms.items()
-    print(f"codezero: joining {swarm.name} at {swarm.addresses[0]}", flush=True)
-    return text
 
 
 def swarm_bootnode(options: argparse.Namespace) -> int:

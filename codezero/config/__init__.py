@@ -98,8 +98,6 @@ class SwarmConfig:
     """Most peers' groups pulled from one iteration to the next."""
     invitation: str = ""
     """Of the founder's node, set by `swarm create` and `swarm join`: the file that whoever comes with its code gets."""
-    lan: bool = False
-    """Does the founder's node announce its code on the local network?"""
 
 
 @dataclass(kw_only=True)
@@ -169,8 +167,6 @@ class MonitorConfig:
     """Of logs/swarm.log. json: one object a line, with time, level, logger, message and the kind of error."""
     wandb: str = ""
     """[ENTITY/]PROJECT of Weights & Biases; empty: none. Without WANDB_API_KEY: to logs/wandb. Needs extra `wandb`."""
-    tensorboard: bool = False
-    """Event files for TensorBoard in the run's folder? Needs the extra `tensorboard`."""
 
 
 @dataclass(kw_only=True)

@@ -8,7 +8,7 @@ from annotated_types import Ge, Interval
 
 from codezero.config.learning import MAX_SOURCES, Checked, Plugin, named, one_of
 
-QUESTIONS = ("likelihood", "yes_no", "per_test", "output_match")
+QUESTIONS = ("likelihood", "yes_no", "per_test", "output_match", "probe")
 """What a judge can be asked."""
 EXAMS = ("synthetic", "mbpp_test")
 """Sets of the exam that have a name; nothing is learned from them."""
@@ -54,7 +54,10 @@ class EvaluatorConfig:
     requests: Annotated[int, Interval(ge=1, le=256)] = 8
     """Concurrent requests to an endpoint."""
     questions: Annotated[list[str], Checked(_questions)] = field(default_factory=lambda: list(QUESTIONS))
-    """Kinds of judge prompts; calibration weighs each by its proven skill."""
+    """Kinds of judge prompts; calibration weighs each by its proven skill. A probe, where there is one, goes alone."""
+    probe: str = "auto"
+    """File of `codezero judge train`: a direction in the judge's hidden states. auto: a shipped one, if it is of this
+    judge; none: none."""
     canaries: Annotated[int, Interval(ge=80, le=20000)] = 400
     """Known right and wrong solutions for the calibration, the newest ones."""
     canaries_from: str = ""

@@ -118,8 +118,8 @@ class ModelConfig:
     device: Annotated[str, one_of("auto", "cpu", "cuda", "mps")] = "auto"
     """auto: CUDA, then MPS, then the CPU. CPU_ONLY=1 in the environment comes before it."""
     precision: Annotated[str, one_of("auto", "float32", "bfloat16", "float16")] = "auto"
-    """auto: bfloat16 on CUDA cards that compute in it, and on CPUs that do for models stored in it, but for learning;
-    float32 elsewhere."""
+    """auto: bfloat16 on CUDA cards that compute in it, and on CPUs that do for models stored in it; float32 elsewhere.
+    Weights that learn are float32 throughout."""
     threads: Annotated[int, Ge(0)] = 0
     """CPU threads of torch; 0: one for a tiny solver, else torch's own choice."""
     thinking: Annotated[str, one_of("auto", "on", "off")] = "auto"

@@ -1,6 +1,6 @@
-"""An eval: tasks in batches, attempted, graded and written down one batch at a time.
+"""An eval: tasks in batches, a few of which are attempted together, each graded and written down on its own.
 
-Memory is that of one batch, whatever the set's size. The log is an SQLite file for each choice of set, model and
+Memory is that of a few batches, whatever the set's size. The log is an SQLite file for each choice of set, model and
 sampling, which others may read meanwhile. The attempts at a batch are on disk before they are graded; sandbox and judge
 grade the same attempts. What it holds already is not done again, so an eval that is killed goes on and samples nothing
 twice, and one of more samples draws the missing ones; the model and the grader are not even loaded when there is
@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -42,7 +42,10 @@ SETUP = (
     "PRIMARY KEY(number, first, by))",
 )
 BATCH = 8
-"""Tasks sampled together. Which batch a task is in decides its noise, so this is part of what an eval is."""
+"""Tasks of one entry in the log."""
+ATTEMPTS = 128
+"""Drawn together, as many batches as have so many: a sampler is slow with few rows. What is drawn together decides the
+noise, so both are part of what an eval is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +148,15 @@ class EvaluationLog(AbstractContextManager["EvaluationLog"]):
     def graded(self, batch: int, first: int) -> GradedBatch | None:
         return self._read(batch, first, self._by, GradedBatch)
 
-    def write(self, batch: int, first: int, entry: SampledBatch | GradedBatch) -> None:
-        """On disk when it returns."""
-        by = SAMPLER if isinstance(entry, SampledBatch) else self._by
-        self._sql.execute("INSERT INTO batch VALUES(?,?,?,?)", (batch, first, by, msgspec.json.encode(entry)))
+    def write(self, first: int, entries: Mapping[int, SampledBatch | GradedBatch]) -> None:
+        """By the batch's number; all on disk when it returns, or none."""
+        rows = [
+            (number, first, SAMPLER if isinstance(entry, SampledBatch) else self._by, msgspec.json.encode(entry))
+            for number, entry in entries.items()
+        ]
+        self._sql.execute("BEGIN IMMEDIATE")
+        self._sql.executemany("INSERT INTO batch VALUES(?,?,?,?)", rows)
+        self._sql.execute("COMMIT")
 
     def _read(self, batch: int, first: int, by: str, form: type[T]) -> T | None:
         try:
@@ -197,31 +205,37 @@ class EvalRun:
         KeyboardInterrupt that says how far it is."""
         totals = EvalTotals()
         try:
-            for number, tasks in enumerate(_batches(self.tasks())):
-                totals.add(self._graded(number, tasks))
-                decided = [passed for outcome in totals.outcomes for passed in outcome.decided]
-                share = f" problems, {sum(decided)} of {len(decided)} decided attempts pass"
-                self.say(Share(self.name, len(totals.outcomes), self.count, share))
+            numbered = enumerate(_batches(self.tasks()))
+            while together := dict(islice(numbered, max(1, ATTEMPTS // (BATCH * self.samples)))):
+                for number in together:
+                    totals.add(self._graded(number, together))
+                    decided = [passed for outcome in totals.outcomes for passed in outcome.decided]
+                    share = f" problems, {sum(decided)} of {len(decided)} decided attempts pass"
+                    self.say(Share(self.name, len(totals.outcomes), self.count, share))
         except KeyboardInterrupt as stop:
             done = f"{self.name}: stopped with {len(totals.outcomes)} of {self.count} problems done"
             stop.args = (f"{done}; the same command goes on from there",)
             raise
         return totals
 
-    def _graded(self, number: int, tasks: Sequence[EvalTask]) -> GradedBatch:
-        """The first `samples` attempts: those that the log holds, and what is missing."""
+    def _graded(self, number: int, together: Mapping[int, Sequence[EvalTask]]) -> GradedBatch:
+        """The first `samples` attempts: those that the log holds, and what is missing. together: the tasks of batches
+        that are attempted with this one, by number."""
+        tasks = together[number]
         rows: list[list[GradedAttempt]] = [[] for _ in tasks]
         while (have := len(rows[0])) < self.samples:
-            graded = self.log.graded(number, have) or self._grade(number, have, tasks)
+            graded = self.log.graded(number, have) or self._grade(number, have, together)
             self._check(graded.tasks, tasks)
             rows = [row + more for row, more in zip(rows, graded.attempts, strict=True)]
         return GradedBatch([task.name for task in tasks], [row[: self.samples] for row in rows])
 
-    def _grade(self, number: int, first: int, tasks: Sequence[EvalTask]) -> GradedBatch:
+    def _grade(self, number: int, first: int, together: Mapping[int, Sequence[EvalTask]]) -> GradedBatch:
+        tasks = together[number]
         sampled = self.log.sampled(number, first)
         if sampled is None:
-            sampled = self._sample(number, first, tasks)
-            self.log.write(number, first, sampled)
+            drawn = self._sample(number, first, together)
+            self.log.write(first, drawn)
+            sampled = drawn[number]
         self._check(sampled.tasks, tasks)
         grader = self.grader()
         self._say(number)
@@ -238,21 +252,30 @@ class EvalRun:
             ]
             for row in zip(grades, sampled.attempts, strict=True)
         ]
-        self.log.write(number, first, graded := GradedBatch(sampled.tasks, attempts))
+        self.log.write(first, {number: (graded := GradedBatch(sampled.tasks, attempts))})
         return graded
 
-    def _sample(self, number: int, first: int, tasks: Sequence[EvalTask]) -> SampledBatch:
+    def _sample(self, number: int, first: int, together: Mapping[int, Sequence[EvalTask]]) -> dict[int, SampledBatch]:
+        """Attempts from number `first` on, at each of these batches that the log holds none of."""
         sampler = self.sampler()
         self._say(number)
-        drawn = sampler.sample(
-            [task.prompt for task in tasks],
-            group_size=self.samples - first,
-            max_new_tokens=self.choices.max_new_tokens,
-            temperature=self.choices.temperature,
-            generator_seed=batch_seed(self.choices.seed, number, first),
+        missing = {each: tasks for each, tasks in together.items() if self.log.sampled(each, first) is None}
+        drawn = iter(
+            sampler.sample(
+                [task.prompt for tasks in missing.values() for task in tasks],
+                group_size=self.samples - first,
+                max_new_tokens=self.choices.max_new_tokens,
+                temperature=self.choices.temperature,
+                generator_seed=batch_seed(self.choices.seed, number, first),
+            )
         )
-        attempts = [[replace(completion, token_ids=(), logprobs=()) for completion in group] for group in drawn]
-        return SampledBatch([task.name for task in tasks], attempts)
+        return {
+            each: SampledBatch(
+                [task.name for task in tasks],
+                [[replace(one, token_ids=(), logprobs=()) for one in group] for group in islice(drawn, len(tasks))],
+            )
+            for each, tasks in missing.items()
+        }
 
     def _say(self, batch: int) -> None:
         """What was loaded for it is there."""
@@ -264,8 +287,8 @@ class EvalRun:
 
 
 def batch_seed(seed: int, batch: int, first: int = 0) -> int:
-    """Of the sampling noise: another one for each batch and for attempts that are added later, from number `first` on;
-    the same whether the eval was interrupted or not."""
+    """Of the sampling noise: another one for each first batch of a call and for attempts that are added later, from
+    number `first` on; the same whether the eval was interrupted or not."""
     place = f"{seed}/{batch}/{first}" if first else f"{seed}/{batch}"
     return int.from_bytes(hashlib.sha256(place.encode()).digest()[:6])
 

@@ -10,14 +10,19 @@ Questions are follow-ups of the same conversation, so question and code are read
 import logging
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from itertools import chain
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from codezero.code.parsing import fence
 from codezero.errors import ConfigError, EvaluatorError, translated
 from codezero.evaluator import judge_prompts as prompts
 from codezero.evaluator.judge_prompts import SCORES, FollowUp
+from codezero.evaluator.probe import Probe
 from codezero.evaluator.types import Program, Reading
 from codezero.models.chat import Conversation, encode_completions, encode_prompts
 from codezero.models.generation import OwnLoop
@@ -25,6 +30,7 @@ from codezero.models.likelihood import PrefixReader
 from codezero.models.load import LoadedModel
 from codezero.models.lora import as_loaded
 from codezero.models.prefix_layout import Ask, AskScores, Ids, PrefixRow, RowScores, TokenScores
+from codezero.stats import Array
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +41,21 @@ WRITTEN_AT = (0.01, 0.7, 0.7, 0.7)
 """Temperatures of its own answers; the first is all but greedy."""
 _Answers = dict[str, list[AskScores | None]]
 """By question; None where a follow-up was too long to read."""
-_Reply = tuple[TokenScores | None, _Answers]
-"""Scores of the code (`_code_scores`) and of the answers."""
+
+
+class _Reply(NamedTuple):
+    code: TokenScores | None
+    """As `_code_scores` has them."""
+    state: Tensor | None
+    """[L, D] of the code's last token, after each layer that was asked for."""
+    answers: _Answers
+
+    def features(self) -> Array | None:
+        """[L, D + 1] what a probe weighs: the state, and the mean log-probability of the code's tokens in nats."""
+        if self.code is None or self.state is None:
+            return None
+        mean = self.code.logprob.clamp(min=prompts.FLOOR).double().mean()
+        return np.column_stack([self.state.double().numpy(), np.full(len(self.state), float(mean))])
 
 
 class LikelihoodJudge:
@@ -47,17 +66,23 @@ class LikelihoodJudge:
         loaded: LoadedModel,
         *,
         questions: Collection[str] = (prompts.LIKELIHOOD, prompts.YES_NO),
+        probe: Probe | None = None,
         batch_rows: int = 128,
         share_prefix: bool = True,
     ) -> None:
-        """`share_prefix` False reads every prompt in full. Raises ConfigError for an unknown question."""
+        """Where there is a probe, and it is among the questions, it alone is asked: likelihood is a part of it, and
+        the others order attempts worse. `share_prefix` False reads every prompt in full. Raises ConfigError for an
+        unknown question."""
         if unknown := sorted(set(questions) - set(SCORES)):
             raise ConfigError(f"evaluator.questions: {unknown[0]} is unknown; choose any of: {', '.join(SCORES)}")
         self._yes_no = _single_tokens(loaded)
         mute = {prompts.YES_NO, prompts.PER_TEST} & set(questions) if not self._yes_no else set[str]()
         self.unused = "the tokenizer has no single tokens for Yes and No" if mute else ""
         """Why a question that was wanted is not asked; empty when all are."""
-        self._questions = tuple(question for question in SCORES if question in questions and question not in mute)
+        mute |= set() if probe else {prompts.PROBE}
+        self._probe = probe
+        wanted = {prompts.PROBE} if probe and prompts.PROBE in questions else set(questions) - mute
+        self._questions = tuple(question for question in SCORES if question in wanted)
         self.names = tuple(name for question in self._questions for name in SCORES[question])
         self._most_tokens: float = getattr(loaded.model.config, "max_position_embeddings", None) or math.inf
         self._tokenizer, self._conversation = loaded.tokenizer, Conversation(loaded.tokenizer)
@@ -84,6 +109,14 @@ class LikelihoodJudge:
         """Rows of one batch are padded to one length, which changes the last digits of a score."""
         self._cache.clear()
 
+    def features(self, programs: Sequence[Program], layers: Sequence[int]) -> list[Array | None]:
+        """[L, D + 1] of each program, what a probe is fitted on; None: too long to read. Raises EvaluatorError when
+        memory runs out."""
+        fault = "the judge ran out of memory; lower evaluator.batch_rows"
+        with translated(EvaluatorError, fault, torch.OutOfMemoryError, reason=False), as_loaded(self._loaded):
+            replies = self._ask(programs, [()] * len(programs), score_code=True, layers=layers)
+        return [reply and reply.features() for reply in replies]
+
     def write(self, questions: Sequence[str]) -> list[list[str]]:
         """Own answers to each question, one for each of WRITTEN_AT; cut off where they grow long, none where there is
         no room for one. Raises EvaluatorError when memory runs out."""
@@ -103,27 +136,32 @@ class LikelihoodJudge:
         needed = {question for question in self._questions if wanted & set(SCORES[question])}
         if not needed:
             return [Reading((None,) * len(self.names))] * len(programs)
-        questions = list(dict.fromkeys(program.question for program in programs)) if prompts.YES_NO in needed else []
-        empty = [Program(question, code) for question in questions for code in prompts.CONTENT_FREE]
+        of_task = {prompts.task(program): program for program in programs} if prompts.YES_NO in needed else {}
+        empty = [replace(program, code=code) for program in of_task.values() for code in prompts.CONTENT_FREE]
         sheets = [prompts.follow_ups(program, needed) for program in programs]
         sheets += [prompts.follow_ups(program, {prompts.YES_NO}) for program in empty]
-        replies = self._ask([*programs, *empty], sheets, prompts.LIKELIHOOD in needed)
+        layers = (self._probe.layer,) if self._probe and prompts.PROBE in needed else ()
+        replies = self._ask([*programs, *empty], sheets, bool(needed & {prompts.LIKELIHOOD, prompts.PROBE}), layers)
         biases = [
-            None if reply is None else prompts.mean_of_all(self._next_token_margins(reply[1][prompts.YES_NO]))
+            None if reply is None else prompts.mean_of_all(self._next_token_margins(reply.answers[prompts.YES_NO]))
             for reply in replies[len(programs) :]
         ]
         each = len(prompts.CONTENT_FREE)
-        priors = {question: prompts.mean_of_all(biases[at * each :][:each]) for at, question in enumerate(questions)}
+        priors = {task: prompts.mean_of_all(biases[at * each :][:each]) for at, task in enumerate(of_task)}
         return [
-            self._reading(reply, priors.get(program.question))
+            self._reading(reply, priors.get(prompts.task(program)))
             for program, reply in zip(programs, replies, strict=False)
         ]
 
     def _ask(
-        self, programs: Sequence[Program], sheets: Sequence[Sequence[FollowUp]], score_code: bool
+        self,
+        programs: Sequence[Program],
+        sheets: Sequence[Sequence[FollowUp]],
+        score_code: bool,
+        layers: Sequence[int] = (),
     ) -> list[_Reply | None]:
         """The model's scores of each program and of each follow-up on its sheet; None: too long to read."""
-        heads = encode_prompts(self._tokenizer, [program.question for program in programs])
+        heads = encode_prompts(self._tokenizer, [prompts.task(program) for program in programs])
         codes = self._ids([fence(program.code) for program in programs])
         choices = list(chain(*zip(*self._yes_no, strict=True)))
         rows: list[PrefixRow] = []
@@ -138,7 +176,8 @@ class LikelihoodJudge:
             fitting = [pair for pair, total in zip(asks, lengths, strict=True) if total <= self._most_tokens]
             rows.append(PrefixRow(tuple(head), code, tuple(ask for prompt, ask in fitting if not prompt)))
             rows += [PrefixRow(prompt, (), (ask,)) for prompt, ask in fitting if prompt]
-        scores = iter(self._reader.read(rows, end=self._end if score_code else None, choices=choices))
+        end = self._end if score_code else None
+        scores = iter(self._reader.read(rows, end=end, choices=choices, layers=layers))
         replies: list[_Reply | None] = []
         for code, sheet, fit in zip(codes, sheets, fits, strict=True):
             if fit is None:
@@ -150,7 +189,7 @@ class LikelihoodJudge:
             for follow_up, is_read in zip(sheet, fit, strict=True):
                 answer = (next(shared) if own.asks else next(scores).asks[0]) if is_read else None
                 answers[follow_up.question].append(answer)
-            replies.append((self._code_scores(own, code), answers))
+            replies.append(_Reply(self._code_scores(own, code), own.state, answers))
         return replies
 
     def _asks(self, programs: Sequence[Program], sheets: Sequence[Sequence[FollowUp]]) -> list[list[tuple[Ids, Ask]]]:
@@ -182,12 +221,15 @@ class LikelihoodJudge:
         if reply is None:
             return Reading(None, "longer than the judge can read")
         scores: dict[str, float | None] = {}
-        code, answers = reply
-        if code is not None:
-            gaps = code.gap.clamp(min=prompts.FLOOR)
-            if not bool(torch.isfinite(code.gap).all()):
+        answers, features = reply.answers, reply.features()
+        if reply.code is not None:
+            gaps = reply.code.gap.clamp(min=prompts.FLOOR)
+            if not bool(torch.isfinite(reply.code.gap).all()):
                 return Reading(None, "the judge's scores are not finite")
             scores |= zip(SCORES[prompts.LIKELIHOOD], (float(gaps.min()), float(gaps.mean())), strict=True)
+        if self._probe and features is not None:
+            score = self._probe.score(features[0])
+            scores[prompts.PROBE] = score if math.isfinite(score) else None
         if prompts.YES_NO in answers:
             margin = prompts.mean_of_all(self._next_token_margins(answers[prompts.YES_NO]))
             scores[prompts.YES_MARGIN] = None if margin is None or prior is None else margin - prior

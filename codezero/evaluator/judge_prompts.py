@@ -1,7 +1,7 @@
 """The judge prompts: what a judge is asked about a program, in words, and how answers become scores. No model.
 
-A conversation: [question][the code, as the model's own answer][follow-up][answer, begun]. Code cannot spell the turns
-between them. Where a chat template allows no follow-ups, each is a prompt of its own (`alone`).
+A conversation: [question and tests][the code, as the model's own answer][follow-up][answer, begun]. Code cannot spell
+the turns between them. Where a chat template allows no follow-ups, each is a prompt of its own (`alone`).
 """
 
 import hashlib
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from codezero.code.assertions import Example
 from codezero.evaluator.types import Program
 
-PROMPT_VERSION = "5"
+PROMPT_VERSION = "6"
 """Part of the judge's identity: changes with every change of wording."""
 
-LIKELIHOOD, YES_NO, PER_TEST, OUTPUT_MATCH = "likelihood", "yes_no", "per_test", "output_match"
+LIKELIHOOD, YES_NO, PER_TEST, OUTPUT_MATCH, PROBE = "likelihood", "yes_no", "per_test", "output_match", "probe"
 LEAST_GAP, MEAN_GAP = "least_gap", "mean_gap"
 YES_MARGIN = "yes_margin"
 
@@ -23,6 +23,7 @@ SCORES = {
     YES_NO: (YES_MARGIN,),
     PER_TEST: ("worst_test_margin", "mean_test_margin", "test_share"),
     OUTPUT_MATCH: ("output_match", "output_logprob"),
+    PROBE: ("probe",),
 }
 """Question -> the scores it gives."""
 
@@ -108,8 +109,19 @@ def per_test_scores(margins: Sequence[float | None]) -> tuple[float | None, floa
     return min(known), sum(known) / len(known), sum(margin > 0 for margin in known) / len(known)
 
 
+def task(program: Program) -> str:
+    """The question with its tests, in the form of a solver's prompt; an embedded model's template drops that."""
+    shown = asked_about(program)
+    if program.stdio:
+        tests = "".join(f"\nGiven this input:\n{test.input}\nit must write:\n{test.output}" for test in shown)
+    else:
+        lines = "\n".join(f"assert {test.input} == {test.output}" for test in shown)
+        tests = f"\nIt must pass:\n{lines}" if shown else ""
+    return f"{program.question}\n\nANSWER FORMAT: one ```python block.{tests}"
+
+
 def alone(program: Program, ask: str) -> str:
     """Question, program and ask in one turn, for a judge that takes no follow-ups."""
     # derived from the program, which therefore cannot contain it and seem to end early
     mark = hashlib.sha256(f"{program.question}\0{program.code}".encode("utf-8", "replace")).hexdigest()[:8]
-    return f"{program.question}\n\n<<<CODE {mark}>>>\n{program.code}\n<<<END {mark}>>>\n\n{ask}"
+    return f"{task(program)}\n\n<<<CODE {mark}>>>\n{program.code}\n<<<END {mark}>>>\n\n{ask}"

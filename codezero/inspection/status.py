@@ -237,9 +237,9 @@ def newest_run(base: Path, name: str) -> Path:
     return newest
 
 
-def read_run(folder: Path, files: RunFiles | None = None) -> RunStatus:
-    """From the files alone; `files` of this folder, where they were read before. Raises UnreadableError."""
-    files = files or RunFiles(folder, budget=MAX_BYTES)
+def read_run(folder: Path) -> RunStatus:
+    """From the files alone. Raises UnreadableError."""
+    files = RunFiles(folder, budget=MAX_BYTES)
     view = files.view(folder.name)
     fold, exam, state = files.fold, next(reversed(files.fold.exams), None), health(view, time.time())
     return RunStatus(

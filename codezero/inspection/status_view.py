@@ -1,33 +1,22 @@
 """`codezero status` and `swarm peers`, drawn for people. Foreign text is cleaned."""
 
-import contextlib
-import signal
 import sys
 import time
-from pathlib import Path
 
-import msgspec
 from rich import box
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from codezero.chain.outbox_db import OutboxStatus
-from codezero.config import NodeConfig
-from codezero.errors import ConfigError
-from codezero.inspection.status import MAX_BYTES, UNKNOWN, RunFiles, RunStatus, newest_run, read_run
-from codezero.monitor.terminal import live_console
-from codezero.monitor.text import clean, count, duration, measured, print_flushed, readable_name
+from codezero.inspection.status import UNKNOWN, RunStatus
+from codezero.monitor.text import clean, count, duration, measured, readable_name
 from codezero.swarm.network_status import DIRECT, NetworkStatus
-from codezero.system.signals import Stop
 
 STALE_SECONDS = 30.0
 """Older than this, a network's file is of a node that does not run any more."""
 MAX_SHOWN = 500
 """Characters of a line's value."""
-LEAST_SECONDS, MOST_SECONDS = 0.2, 3600.0
-"""Between two readings of `--watch`."""
 
 
 def print_status(status: RunStatus) -> None:
@@ -51,28 +40,12 @@ def page(status: RunStatus) -> Table:
     return table
 
 
-def plain_line(status: RunStatus) -> str:
-    parts = [
-        headline(status).plain,
-        f"iteration {_known(status.iteration)}{_ago(status, ' ')}",
-        f"round {_known(status.round)}",
-        f"reward {_known(status.reward, '.2f')}",
-        _executed(status),
-        f"level {_known(status.level)}",
-        "peers unknown" if status.peers is None else count(status.peers, "peer"),
-        _counts(status.submissions) if status.submissions else "",
-        clean(status.stand_ins, 200),
-        ", ".join(f"{times} {clean(kind, 60)}" for kind, times in status.tolerated.items()),
-    ]
-    return " · ".join(filter(None, parts))
-
-
 def _lines(status: RunStatus) -> list[tuple[str, str]]:
     sent, hub = status.submissions, status.hub
     lines = [
         ("peer id", status.peer_id or UNKNOWN),
         ("account", status.account or "none known"),
-        ("iteration", f"{_known(status.iteration)}{_ago(status, ', ')}"),
+        ("iteration", f"{_known(status.iteration)}{_ago(status)}"),
         ("round", _known(status.round)),
         ("reward", _known(status.reward, ".2f")),
         ("attempts", status.attempts or UNKNOWN),
@@ -99,8 +72,8 @@ def _lines(status: RunStatus) -> list[tuple[str, str]]:
     return [(label, value) for label, value in lines if value]
 
 
-def _ago(status: RunStatus, before: str) -> str:
-    return "" if status.seconds_since_step is None else f"{before}{duration(status.seconds_since_step)} ago"
+def _ago(status: RunStatus) -> str:
+    return "" if status.seconds_since_step is None else f", {duration(status.seconds_since_step)} ago"
 
 
 def _executed(status: RunStatus) -> str:
@@ -116,30 +89,6 @@ def _counts(sent: OutboxStatus) -> str:
 
 def _known(value: float | None, form: str = "d") -> str:
     return UNKNOWN if value is None else format(value, form)
-
-
-def watch(config: NodeConfig, seconds: float, *, as_lines: bool) -> bool:
-    """Show the status until a signal; True when it was SIGINT. `as_lines`: one JSON object a line.
-
-    Raises ConfigError when there is no run to watch, and UnreadableError.
-    """
-    if not LEAST_SECONDS <= seconds <= MOST_SECONDS:
-        raise ConfigError(f"--every={seconds:g} is out of bounds; it must be {LEAST_SECONDS:g} to {MOST_SECONDS:g}")
-    stop, console, files = Stop(), None if as_lines else live_console("auto"), None
-    live = console and Live(console=console, auto_refresh=False)
-    with stop.on_signals(), live or contextlib.nullcontext():
-        while not stop:
-            folder = newest_run(Path(config.run.directory), config.run.name)
-            if files is None or files.folder != folder:
-                files = RunFiles(folder, budget=MAX_BYTES)  # what was read once is not read again
-            status = read_run(folder, files)
-            if live is not None:
-                live.update(Group(headline(status), page(status)), refresh=True)
-            else:
-                line = f"{time.strftime('%H:%M:%S')} · {plain_line(status)}"
-                print_flushed(msgspec.json.encode(status).decode() if as_lines else line)
-            stop.wait(seconds)
-    return stop.received is signal.SIGINT
 
 
 def print_peers(status: NetworkStatus) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, silu
 from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import Cache
 
 from codezero.models.chat import pad
 from codezero.models.load import TINY_PARAMETERS
@@ -28,13 +29,31 @@ def heads_of(config: Any) -> tuple[int, int, int]:
     return heads, getattr(config, "num_key_value_heads", None) or heads, size
 
 
+def columns(ids: Tensor, keep: int) -> Tensor:
+    """The last `keep` of ids [rows, T], as `logits_to_keep`. A number of them would take a slice whose rows lie apart,
+    for which torch copies the head once a row on a CPU."""
+    return torch.arange(ids.shape[1] - keep, ids.shape[1], device=ids.device)
+
+
+def last_logits(model: PreTrainedModel, ids: Tensor, mask: Tensor, positions: Tensor, cache: Cache) -> Tensor:
+    """[rows, V] behind the last column; those of every column would be gigabytes for a large vocabulary."""
+    return model(
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=positions,
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=columns(ids, 1),
+    ).logits[:, -1]
+
+
 class CachedDecoder:
-    """One batched decode through `model.forward`, on any device and in any precision."""
+    """One batched decode through `model.forward`, whatever its layers keep."""
 
     def __init__(self, model: PreTrainedModel, pad_id: int):
         self.model, self.pad_id = model, pad_id
 
-    def prefill(self, prompts: Sequence[Sequence[int]], repeats: int, room: int) -> Tensor:
+    def prefill(self, prompts: Sequence[Sequence[int]], repeats: int, width: int) -> Tensor:
         """Read each prompt once, then repeat its keys and values. Returns logits [len(prompts) * repeats, V]."""
         ids, real = pad(prompts, self.pad_id, self.model.device, left=True)
         self.cache = DynamicCache(config=self.model.config)
@@ -54,15 +73,7 @@ class CachedDecoder:
         self.cache.batch_select_indices(rows)
 
     def _forward(self, ids: Tensor, real: Tensor, positions: Tensor) -> Tensor:
-        output = self.model(
-            input_ids=ids,
-            attention_mask=real.long(),
-            position_ids=positions,
-            past_key_values=self.cache,
-            use_cache=True,
-            logits_to_keep=1,  # those of every prompt position would be gigabytes for a large vocabulary
-        )
-        return output.logits[:, -1]
+        return last_logits(self.model, ids, real.long(), positions, self.cache)
 
 
 def is_lean(model: PreTrainedModel) -> bool:
@@ -113,11 +124,10 @@ class LeanDecoder:
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
 
-    def prefill(self, prompts: Sequence[Sequence[int]], repeats: int, room: int) -> Tensor:
+    def prefill(self, prompts: Sequence[Sequence[int]], repeats: int, width: int) -> Tensor:
         ids, real = pad(prompts, self.pad_id, torch.device("cpu"), left=True)
         rows, self.filled = ids.shape
-        total = self.filled + room
-        self._make_rotations(total)
+        self._make_rotations(width)
         positions = (real.cumsum(-1) - 1).clamp(min=0)
         cos, sin = self.cos[positions][:, None], self.sin[positions][:, None]
         # A padding row attends to itself: a row that attends to nothing is NaN.
@@ -130,10 +140,10 @@ class LeanDecoder:
             value = value.transpose(1, 2)
             mixed = scaled_dot_product_attention(query, key, value, attn_mask=visible, enable_gqa=True)
             hidden = self._finish(hidden, mixed.transpose(1, 2).flatten(2), layer)
-            self.keys.append(self._with_room(key, repeats, total))
-            self.values.append(self._with_room(value, repeats, total))
+            self.keys.append(self._with_room(key, repeats, width))
+            self.values.append(self._with_room(value, repeats, width))
         self.positions = real.sum(-1).repeat_interleave(repeats)
-        self.mask = torch.zeros(rows * repeats, 1, 1, total)
+        self.mask = torch.zeros(rows * repeats, 1, 1, width)
         self.mask[..., : self.filled].masked_fill_(~real.repeat_interleave(repeats, 0)[:, None, None], float("-inf"))
         return self._logits(hidden[:, -1]).repeat_interleave(repeats, 0)
 
@@ -181,9 +191,9 @@ class LeanDecoder:
     def _logits(self, hidden: Tensor) -> Tensor:
         return linear(self._normed(hidden, self.norm), self.head, self.head_bias)
 
-    def _with_room(self, states: Tensor, repeats: int, total: int) -> Tensor:
+    def _with_room(self, states: Tensor, repeats: int, width: int) -> Tensor:
         # What is not written yet is never read, so it need not be zero.
-        buffer = states.new_empty(states.shape[0] * repeats, self.kv_heads, total, self.head_size)
+        buffer = states.new_empty(states.shape[0] * repeats, self.kv_heads, width, self.head_size)
         buffer[:, :, : states.shape[2]] = states.repeat_interleave(repeats, 0)
         return buffer
 

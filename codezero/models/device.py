@@ -63,6 +63,12 @@ def computes_bfloat16() -> bool:
     return any(check is not None and check() for check in checks)
 
 
+def computing_bytes(precision: str, device: torch.device) -> int:
+    """Of a number in the precision that most is computed in; see `load.load_model`."""
+    quick = precision == "auto" and device.type == "cpu" and computes_bfloat16()
+    return torch.bfloat16.itemsize if quick else choose_precision(precision, device).itemsize
+
+
 def prove_device(device: torch.device, dtype: torch.dtype) -> None:
     """Run a matmul, a softmax and their backward pass there, and compare. Raises ModelError that names the card.
 

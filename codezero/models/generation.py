@@ -1,7 +1,8 @@
 """The sampler and the decode loop: every row of a batch by one token at a time, until it has ended.
 
-All prompts and their repeats go in one batch, or in several of rows alike in length when their keys and values would
-not fit the cache budget. A prompt is read once for all its repeats.
+All prompts and their repeats go in one batch, or in as many rows as the cache budget holds keys and values of. A row
+that ends then gives its place to the next, or, where a model's cache has no places, the next batch waits for the whole.
+A prompt is read once for all its repeats.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -9,8 +10,8 @@ not fit the cache budget. A prompt is read once for all its repeats.
 import copy
 import gc
 import logging
-from collections.abc import Sequence
-from itertools import chain
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
@@ -19,25 +20,23 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from codezero.models.chat import encode_prompts
+from codezero.models.choosing import Drawn, Draws, choose
 from codezero.models.decoders import CachedDecoder, LeanDecoder, heads_of, is_lean
 from codezero.models.load import LoadedModel
 from codezero.models.lora import as_loaded
+from codezero.models.slots import SlotDecoder, why_not_plain
 from codezero.types import Completion
 
 if TYPE_CHECKING:
     from codezero.models.grammar import Structure
 
-Part = tuple[list[int], int]
-"""One batched decode: these prompts (indices), each so many times."""
 
+class Turn(NamedTuple):
+    """What is decoded together: a prompt's repeats, or as many of them as fit at once."""
 
-class Drawn(NamedTuple):
-    ids: list[int]
-    """EOS included."""
-    logprobs: list[float]
-    """Of the ids, in nats."""
-    version: int | None = None
-    """The oldest version of the policy among those that drew its tokens; None: the one at hand."""
+    prompt: Sequence[int]
+    rows: range
+    """Of all draws."""
 
 
 class Backend(Protocol):
@@ -55,6 +54,8 @@ CACHE_BUDGET = 2**30
 """Most bytes of keys and values in one batched decode; more rows are decoded in several."""
 DROP_SHARE = 4
 """Finished rows are dropped when they are a DROP_SHARE-th of the batch: copying the cache has its price."""
+FILL_SHARE = 16
+"""Or given to other prompts when they are a FILL_SHARE-th: each reading of prompts lets the other rows wait."""
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ def quick_copy(loaded: LoadedModel) -> PreTrainedModel:
     if made is None:
         memo = {id(tensor): torch.nn.Parameter(tensor.detach().to(dtype), False) for tensor in model.parameters()}
         made = copy.deepcopy(model, memo)
+        made.__dict__.pop("forward", None)  # as a learner has wrapped it
         head: Any = made.get_output_embeddings()
         if isinstance(head.bias, Tensor):  # bars the ids without a text
             head.bias = head.bias.to(dtype)
@@ -85,16 +87,19 @@ def quick_copy(loaded: LoadedModel) -> PreTrainedModel:
 
 
 class OwnLoop:
-    """A `Backend`. The lean decoder drives small Qwen2 models on the CPU, the general one all others. `structure`:
-    the grammar of every draw; None: unconstrained."""
+    """A `Backend`. The lean decoder drives small Qwen2 models on the CPU, one with slots those of plain attention, the
+    general one all others. `structure`: the grammar of every draw; None: unconstrained."""
 
     def __init__(self, loaded: LoadedModel, structure: "Structure | None" = None):
         self.loaded = loaded
         self.structure = structure
         self.lean = is_lean(loaded.model)
+        self.slots = not why_not_plain(loaded.model)
         self.stops = torch.tensor(loaded.stop_ids, device=loaded.device)
         self.most_rows: int | None = None
         """Of one decode, once memory has run out; None: the cache budget alone decides."""
+        self.progress: Callable[[Draws], object] = lambda draws: None
+        """Called after each token of every row."""
 
     @torch.inference_mode()
     def draw(
@@ -104,92 +109,105 @@ class OwnLoop:
         row does not fit."""
         model = self.loaded.model
         generator = torch.Generator(device=self.loaded.device).manual_seed(seed)
-        drawn: list[list[Drawn]] = [[] for _ in prompts]
+        draws = Draws(len(prompts) * repeats, max_new_tokens, self.loaded.device)
+        width = max(map(len, prompts), default=0) + max_new_tokens
         training = model.training
         model.eval()
         try:
-            waiting = self._parts(prompts, range(len(prompts)), repeats, max_new_tokens)
-            while waiting:
-                part, times = waiting[0]
-                size = len(part) * times
-                begun = generator.get_state()
+            while waiting := self._waiting(prompts, repeats, draws, width):
+                size = min(self._most(repeats, width), sum(len(turn.rows) for turn in waiting))
                 try:
                     with as_loaded(self.loaded):
-                        rows = self._loop([prompts[i] for i in part], times, max_new_tokens, temperature, generator)
+                        self._loop(deque(waiting), size, width, draws, temperature, generator)
                 except torch.OutOfMemoryError:
                     if size == 1:
                         raise
-                    rows = None
-                if rows is None:  # outside the handler: while the error lives, so do the tensors of the loop's frame
-                    gc.collect()
-                    torch.cuda.empty_cache()
                     self.most_rows = size // 2
-                    log.warning("memory ran out sampling %d rows at once; from here on at most %d", size, size // 2)
-                    generator.set_state(begun)
-                    waiting = list(chain(*(self._parts(prompts, *larger, max_new_tokens) for larger in waiting)))
+                else:
                     continue
-                for at, i in enumerate(part):
-                    drawn[i] += rows[at * times : (at + 1) * times]
-                waiting.pop(0)
+                # outside the handler: while the error lives, so do the tensors of the loop's frame
+                gc.collect()
+                torch.cuda.empty_cache()
+                log.warning("memory ran out sampling %d rows at once; from here on at most %d", size, size // 2)
         finally:
             model.train(training)
-        return [row for group in drawn for row in group]
+        return draws.rows()
 
     def _loop(
         self,
-        prompts: Sequence[Sequence[int]],
-        repeats: int,
-        max_new_tokens: int,
+        waiting: deque[Turn],
+        size: int,
+        width: int,
+        draws: Draws,
         temperature: float,
         generator: torch.Generator,
-    ) -> list[Drawn]:
-        """Token by token until every row has ended."""
-        decoder = (LeanDecoder if self.lean else CachedDecoder)(quick_copy(self.loaded), self.loaded.pad_id)
-        logits = decoder.prefill(prompts, repeats, max_new_tokens)
-        constraint = self.structure.begin(len(logits), max_new_tokens) if self.structure else None
-        ids = torch.full((len(logits), max_new_tokens), -1, device=logits.device)
-        logprobs = torch.zeros(ids.shape, device=logits.device)
-        rows = torch.arange(len(logits), device=logits.device)  # of `ids`, for each row still being decoded
-        done = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
-        for at in range(max_new_tokens):
-            if constraint:
-                logits = constraint.narrow(logits, rows)
+    ) -> None:
+        """Token by token, in `size` rows, until every row has ended: all that wait where ended ones are replaced, else
+        as many as fit."""
+        decoder = self._decoder()
+        constraint = self.structure.begin(len(draws.done), draws.room) if self.structure else None
+        rows, prompts, repeats = self._next(waiting, size)
+        logits = decoder.prefill(prompts, repeats, width)
+        if not isinstance(decoder, SlotDecoder):
+            waiting.clear()
+        while True:
+            logits = constraint.narrow(logits, rows) if constraint else logits
             tokens, chosen = choose(logits, temperature, generator)
             if constraint:
                 constraint.took(rows, tokens)
-            ids[rows, at] = tokens.masked_fill(done, -1)
-            logprobs[rows, at] = chosen
-            done = done | torch.isin(tokens, self.stops)
+            done = draws.note(rows, tokens, chosen, self.stops)
             finished = int(done.sum())
-            if finished == len(rows) or at + 1 == max_new_tokens:
+            self.progress(draws)
+            if finished == len(rows) and not waiting:
                 break
-            if finished * DROP_SHARE >= len(rows):
+            if not waiting and finished * DROP_SHARE >= len(rows):
                 alive = (~done).nonzero()[:, 0]
-                rows, tokens, done = rows[alive], tokens[alive], done[alive]
+                rows, tokens = rows[alive], tokens[alive]
                 decoder.keep(alive)
-            logits = decoder.step(tokens)
-        lengths = (ids >= 0).sum(-1).tolist()
-        both = zip(ids.tolist(), logprobs.tolist(), lengths, strict=True)
-        return [Drawn(row[:length], row_logprobs[:length]) for row, row_logprobs, length in both]
+            if finished < len(done):
+                logits = decoder.step(tokens)
+            if not waiting or not isinstance(decoder, SlotDecoder):
+                continue
+            if finished >= max(len(waiting[0].rows), len(rows) // FILL_SHARE):
+                new, prompts, repeats = self._next(waiting, finished)
+                free = done.nonzero()[: len(new), 0]
+                rows[free] = new
+                logits[free] = decoder.fill(free, prompts, repeats)
 
-    def _parts(self, prompts: Sequence[Sequence[int]], indices: Sequence[int], repeats: int, room: int) -> list[Part]:
-        """Prompts alike in length, as many as the cache budget and `most_rows` hold (at least one row)."""
-        most = self.most_rows or len(indices) * repeats
-        if most < repeats:  # a group in several decodes, each of which reads the prompt
-            sizes = [min(most, repeats - start) for start in range(0, repeats, most)]
-            return [([i], size) for i in sorted(indices, key=lambda i: len(prompts[i])) for size in sizes]
-        config = self.loaded.model.config
-        _, heads, size = heads_of(config)
-        per_token = repeats * 2 * config.num_hidden_layers * heads * size * self.loaded.model.dtype.itemsize
-        parts: list[Part] = []
-        chunk: list[int] = []
-        for i in sorted(indices, key=lambda i: len(prompts[i])):
-            grown = len(chunk) + 1
-            if chunk and (grown * repeats > most or grown * (len(prompts[i]) + room) * per_token > CACHE_BUDGET):
-                parts.append((chunk, repeats))
-                chunk = []
-            chunk.append(i)
-        return [*parts, (chunk, repeats)] if chunk else parts
+    def _decoder(self) -> "LeanDecoder | SlotDecoder | CachedDecoder":
+        kind = LeanDecoder if self.lean else SlotDecoder if self.slots else CachedDecoder
+        return kind(quick_copy(self.loaded), self.loaded.pad_id)
+
+    def _next(self, waiting: deque[Turn], room: int) -> tuple[Tensor, list[Sequence[int]], int]:
+        """Draws, prompts and repeats of the first that wait: equal repeats, as many as there is room for."""
+        first, some = len(waiting[0].rows), list[Turn]()
+        while waiting and len(waiting[0].rows) == first and (len(some) + 1) * first <= room:
+            some.append(waiting.popleft())
+        rows = torch.tensor([row for turn in some for row in turn.rows], device=self.loaded.device)
+        return rows, [turn.prompt for turn in some], first
+
+    def _most(self, repeats: int, width: int) -> int:
+        """Rows of one decode: of one group at least, unless memory has run out."""
+        model, quick = self.loaded.model, self.loaded.sampled_in if self.loaded.base is None else None
+        _, heads, size = heads_of(model.config)
+        per_row = width * 2 * model.config.num_hidden_layers * heads * size * (quick or model.dtype).itemsize
+        most = max(repeats, CACHE_BUDGET // per_row)
+        return min(most, self.most_rows or most)
+
+    def _waiting(self, prompts: Sequence[Sequence[int]], repeats: int, draws: Draws, width: int) -> list[Turn]:
+        """What is not done, in the order of the prompts' lengths. A group that does not fit comes in several parts, of
+        which each reads the prompt."""
+        parts = -(-repeats // self._most(repeats, width))
+        size, missing = -(-repeats // parts), (~draws.done).tolist()
+        turns = [
+            Turn(prompts[i], range(i * repeats + start, i * repeats + min(repeats, start + size)))
+            for i in sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+            for start in range(0, repeats, size)
+        ]
+        turns = [turn for turn in turns if any(missing[turn.rows.start : turn.rows.stop])]
+        for turn in turns:
+            draws.forget(turn.rows)
+        return turns
 
 
 class Sampler:
@@ -199,6 +217,11 @@ class Sampler:
         """`backend`: by default the decode loop of this module."""
         self.loaded = loaded
         self.backend: Backend = backend or OwnLoop(loaded)
+
+    def report_to(self, progress: Callable[[int, int], None]) -> None:
+        """Have the own loop of a model that is not tiny say how many draws of a call have ended, and of how many."""
+        if isinstance(self.backend, OwnLoop) and not self.backend.lean:
+            self.backend.progress = lambda draws: progress(int(draws.done.sum()), len(draws.done))
 
     def sample(
         self,
@@ -228,22 +251,3 @@ class Sampler:
             for text, draw in zip(texts, drawn, strict=True)
         ]
         return [completions[i : i + group_size] for i in range(0, len(completions), group_size)]
-
-
-def choose(logits: Tensor, temperature: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """A token for each row, drawn from softmax(logits / temperature), and its log-probability; both [rows].
-
-    Temperature 0 takes the likeliest, with its log-probability at 1. Others come by the inverse of the cumulative
-    distribution, which needs one random number a row; noise on every logit takes six times as long. Tokens with less
-    than about 1e-7 of the mass come with a chance rounded to a multiple of that.
-    """
-    log_p = (logits.float() / (temperature or 1)).log_softmax(-1)
-    likeliest = log_p.argmax(-1, keepdim=True)
-    if not temperature:
-        return likeliest[:, 0], log_p.gather(-1, likeliest)[:, 0]
-    mass = log_p.exp().cumsum(-1)
-    point = torch.rand(len(mass), 1, generator=generator, device=mass.device) * mass[:, -1:]
-    # The first token whose mass lies beyond the point, so never one without any. Rounding may put it past the last.
-    tokens = torch.searchsorted(mass, point, right=True)
-    tokens = torch.where(tokens < mass.size(-1), tokens, likeliest)
-    return tokens[:, 0], log_p.gather(-1, tokens)[:, 0]

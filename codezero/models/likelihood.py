@@ -1,11 +1,11 @@
 """The likelihood of many texts with common beginnings: shared parts are read once, asks from the keys and values of
 what they follow.
 
-A row is a head (shared by several rows), a body (scored token by token) and asks (read after head and body, none of
-which sees another). Every result equals that of a full forward pass over the ask's whole text, whatever else is in the
-batch. The asks of a row stand side by side behind its keys and values, kept apart by the attention mask, each with
-positions as if it came next. A model whose cache is not plain full attention (sliding windows, recurrent layers) reads
-whole texts instead.
+A row is a head (shared by several rows), a body (scored token by token, and whose states can be read) and asks (read
+after head and body, none of which sees another). Every result equals that of a full forward pass over the ask's whole
+text, whatever else is in the batch. The asks of a row stand side by side behind its keys and values, kept apart by the
+attention mask, each with positions as if it came next. A model whose cache is not plain full attention (sliding
+windows, recurrent layers) reads whole texts instead.
 
 Legend for shapes: B rows of a batch, P tokens of the past, T new tokens, V vocabulary.
 """
@@ -13,7 +13,6 @@ Legend for shapes: B rows of a batch, P tokens of the past, T new tokens, V voca
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import copy
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -21,14 +20,15 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer
 
 from codezero.models.chat import pad
+from codezero.models.decoders import columns
 from codezero.models.prefix_layout import (
     Ask,
     AskScores,
     Ids,
     Lane,
+    LayerStates,
     PrefixRow,
     RowScores,
     TokenScores,
@@ -38,6 +38,7 @@ from codezero.models.prefix_layout import (
     lay_out,
     mask_apart,
 )
+from codezero.models.slots import why_not_plain
 
 LOGIT_BUDGET = 2**27
 """Most logits alive in one forward pass; bounds memory for large vocabularies (512 MiB in float32)."""
@@ -58,9 +59,10 @@ class PrefixReader:
 
     def __init__(self, model: PreTrainedModel, pad_id: int, *, batch_rows: int = 128, share: bool = True) -> None:
         """`batch_rows` bounds the rows of a forward pass. `share` False reads every text in full."""
-        self.why_not = _why_not(model) if share else "not asked to"
+        self.why_not = why_not_plain(model) if share else "not asked to"
         """Why nothing is shared; empty when it is."""
         self._model = model
+        self._states = LayerStates(model)
         self._pad_id = pad_id
         self._batch_rows = batch_rows
         # half: log-sum-exp makes a copy
@@ -68,20 +70,29 @@ class PrefixReader:
 
     @torch.no_grad()
     def read(
-        self, rows: Sequence[PrefixRow], *, end: int | None = None, choices: Sequence[int] = ()
+        self,
+        rows: Sequence[PrefixRow],
+        *,
+        end: int | None = None,
+        choices: Sequence[int] = (),
+        layers: Sequence[int] = (),
     ) -> list[RowScores]:
-        """Scores of each row, in order. `end` is the token scored after a body; None: bodies are not scored."""
+        """Scores of each row, in order. `end` is the token scored after a body; None: bodies are not scored, and no
+        states of `layers` (counted from 1) are read."""
         if not all(row.head and all(ask.ids for ask in row.asks) for row in rows):
             raise ValueError("a head or an ask without tokens predicts nothing")
         # The last token of a head is read with the body, because it predicts the body's first: one token is too few.
         wanted = [i for i, row in enumerate(rows) if end is not None or row.asks]
         shared = [i for i in wanted if not self.why_not and len(rows[i].head) > 1]
         whole = sorted(set(wanted) - set(shared))
-        scores = dict(self._shared(rows, shared, end, choices)) | dict(self._unshared(rows, whole, end, choices))
+        with self._states.of(layers):
+            scores = dict(self._shared(rows, shared, end, choices)) | dict(self._unshared(rows, whole, end, choices))
+        states = self._states.kept
         return [
             RowScores(
                 scores[i, _BODY].answer if (i, _BODY) in scores else None,
                 tuple(scores[i, k] for k in range(len(row.asks))),
+                states.get(i),
             )
             for i, row in enumerate(rows)
         ]
@@ -114,6 +125,7 @@ class PrefixReader:
             keep = 1 if end is None else max(map(len, texts))
             grown, logits = self._extend(past.branch([place[i] for i in batch]), texts, keep=keep)
             if end is not None:
+                self._states.keep((i, at, len(rows[i].body)) for at, i in enumerate(batch))
                 scores = score_answers(logits, [0] * len(batch), [(*rows[i].body, end) for i in batch], choices)
                 yield from (((i, _BODY), scored) for i, scored in zip(batch, scores, strict=True))
             del logits
@@ -163,7 +175,7 @@ class PrefixReader:
             position_ids=past.real.sum(-1, keepdim=True) + place,
             past_key_values=past.cache,
             use_cache=True,
-            logits_to_keep=keep,
+            logits_to_keep=keep if isinstance(keep, Tensor) else columns(ids, keep),
         ).logits
 
     def _unshared(
@@ -184,7 +196,9 @@ class PrefixReader:
         for keys in self._batches(texts, lambda key: len(fed(texts[key])), size):
             longest, keep = size(keys)
             ids, _ = pad([fed(texts[key]) for key in keys], self._pad_id, self._model.device)
-            logits = self._model(input_ids=ids, use_cache=False, logits_to_keep=keep).logits
+            logits = self._model(input_ids=ids, use_cache=False, logits_to_keep=columns(ids, keep)).logits
+            bodies = [(at, i, k) for at, (i, k) in enumerate(keys) if k == _BODY]
+            self._states.keep((i, at, len(fed(texts[i, k])) - 1) for at, i, k in bodies)
             starts = [len(texts[key].ids) - 1 - (longest - keep) for key in keys]
             yield from zip(
                 keys, score_answers(logits, starts, [texts[key].answer for key in keys], choices), strict=True
@@ -233,19 +247,6 @@ class _Past:
         cache.layers = [copy.copy(layer) for layer in self.cache.layers]
         cache.batch_select_indices(which)
         return _Past(cache, self.real[which])
-
-
-def _why_not(model: PreTrainedModel) -> str:
-    """Why this model's reading cannot be shared; empty when it can."""
-    parameters = inspect.signature(model.forward).parameters
-    if "past_key_values" not in parameters or "position_ids" not in parameters:
-        return f"{model.config.model_type} keeps no plain cache or takes no positions"
-    if any(type(layer) is not DynamicLayer for layer in DynamicCache(config=model.config).layers):
-        return f"{model.config.model_type} has layers without full attention"
-    attention = getattr(model.config, "_attn_implementation", "unknown")
-    if attention not in ("sdpa", "eager"):
-        return f"attention by {attention} takes no mask of one's own"
-    return ""
 
 
 def score_answers(

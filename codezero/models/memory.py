@@ -4,20 +4,21 @@ The default models are of one family, so that they share a tokenizer.
 
 Legend: n parameters, n_t trained ones, L layers, H hidden size, A heads x head size, K key-value heads x head size,
 I intermediate size, V vocabulary; B rows of a micro-batch, S tokens of a row (prompt + completion); b bytes of a number
-in the computing precision (2 or 4).
+in the computing precision (2 or 4; on a CPU 4 for what is not stored in bfloat16).
 
 Always allocated: weights, 4 n when all are trained (float32, see `solver.learner`), b n_frozen + 4 n_t with an
-adapter; Adam's two moments, 8 n_t, or `ADAM_8BIT` n_t; the reference of the KL term, 4 n when all are trained and
-nothing with an adapter; judge and proposer, b n each, and nothing where they read a copy that is there already. Frozen
-linear layers in NF4 take `NF4` of a number instead of b, and the largest of them b while it is multiplied. Only one of
-the following is allocated at a time:
+adapter; on a CPU with b = 2 the copy that is sampled from, 2 n, when all are trained; Adam's two moments, 8 n_t, or
+`ADAM_8BIT` n_t; the reference of the KL term, 4 n when all are trained and nothing with an adapter; judge and proposer,
+b n each, and nothing where they read a copy that is there already. Frozen linear layers in NF4 take `NF4` of a number
+instead of b, and the largest of them b while it is multiplied. Only one of the following is allocated at a time:
 
 * an update: gradients 4 n_t; copies in half precision b n_t where b = 2; what the layers keep, B S L a, or with
-  checkpointing B S L 4 H, where a = 24 H + 2 H [b = 2] + (5 A + 4 I) b bytes of a token (two norms with three tensors
-  each in float32; query, key, value, output and its copy; gate, up, their activation and product; with an adapter and
-  b = 2 also its inputs, which peft casts apart for each); and the largest of: logits in pieces; one layer on its way
-  back, B S a / 2 (measured), and a more with checkpointing; the gradient 4 V H of a trained head, which waits for the
-  embedding's, or off CUDA the 12 V H beside which bitsandbytes steps an embedding
+  checkpointing B S L 4 H (on a CPU a group's prompt counts once), where a = 24 H + 2 H [b = 2] + (5 A + 4 I) b bytes of
+  a token (two norms with three tensors each in float32; query, key, value, output and its copy; gate, up, their
+  activation and product; with an adapter and b = 2 also its inputs, which peft casts apart for each); and the largest
+  of: logits in pieces; one layer on its way back, B S a / 2 (measured), and a more with checkpointing; the gradient
+  4 V H of a trained head, which waits for the embedding's, or off CUDA the 12 V H beside which bitsandbytes steps an
+  embedding
 * sampling or proposing: keys and values, 2 L K b for each token, and one layer's more while they grow; 16 V a row
 * judging: keys and values of a batch, and the larger of its widest layer and its logits
 
@@ -41,7 +42,8 @@ from codezero.models.decoders import heads_of
 from codezero.models.digest import place_of
 from codezero.models.generation import CACHE_BUDGET
 from codezero.models.likelihood import LOGIT_BUDGET, TOKENS_PER_BATCH
-from codezero.models.load import cannot_load
+from codezero.models.load import TINY_PARAMETERS, cannot_load
+from codezero.models.slots import PASSED_ON, TOKENS_AT_ONCE
 
 GIB = 2**30
 MARGIN = 1.1
@@ -73,6 +75,10 @@ class ModelShape:
     vocabulary: int
     linear: tuple[tuple[str, int, int], ...]
     """(last part of the name, inputs, outputs) of each linear layer but the head: the targets of an adapter."""
+    half: bool = True
+    """Is it stored in bfloat16, and large enough to be computed in it on a CPU?"""
+    packed: bool = True
+    """Is a group's prompt read once by a learner on a CPU?"""
     nf4: bool = False
     """Are these layers frozen in 4 bits?"""
 
@@ -111,6 +117,11 @@ class Texts:
     @property
     def row(self) -> int:
         return self.prompt + self.completion
+
+    def prompts(self, rows: int) -> int:
+        """Most among so many rows that lie in the order of their groups."""
+        whole, rest = divmod(rows, self.group)
+        return whole + bool(rest) + bool(rest > 1 and self.group % rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,19 +162,22 @@ def adapter_numbers(shape: ModelShape, rank: int, targets: Collection[str] | Non
 
 
 def node_need(roles: Sequence[Role], *, device: str, number: int) -> Need:
-    """Of a whole node. `number`: b."""
+    """Of a whole node. `number`: b, on a CPU of models that are stored in bfloat16."""
     always: list[tuple[str, float]] = []
     at_times: list[tuple[str, float]] = []
     for role in roles:
         name, shape, texts, training = role.name, role.shape, role.texts, role.training
+        own = number if shape.half or device != "cpu" else 4
         if training is not None:
-            always += _trained(name, shape, training, number)
-            size = update_bytes(shape, training, texts, device=device, number=number)
+            always += _trained(name, shape, training, own)
+            if device == "cpu" and own < 4 and not training.adapter:
+                always.append((f"{name}'s copy", float(own * shape.parameters)))
+            size = update_bytes(shape, training, texts, device=device, number=own)
             at_times.append(("update" if name == "solver" else f"{name}'s update", size))
         elif not role.shared:
-            always.append((name, shape.stored(number)))
+            always.append((name, shape.stored(own)))
         doing, size_of = BESIDES[name]
-        at_times.append((doing, size_of(shape, texts, number=number)))
+        at_times.append((doing, size_of(shape, texts, number=own)))
     return Need(tuple(always), tuple(at_times), PROCESS[device])
 
 
@@ -183,7 +197,8 @@ def update_bytes(shape: ModelShape, training: Training, texts: Texts, *, device:
     if number < 4:
         layer += 2 * shape.hidden * number
         layer += sum(into for _, into, _ in shape.linear) / shape.layers * number if training.adapter else 0
-    tokens = training.rows * texts.row
+    tokens = training.rows * texts.completion
+    tokens += texts.prompt * (texts.prompts(training.rows) if shape.packed and device == "cpu" else training.rows)
     kept = tokens * shape.layers * (4.0 * shape.hidden if training.checkpointing else layer)
     back = tokens * (1.5 if training.checkpointing else 0.5) * layer + shape.unpacked(number)
     logits = training.rows * texts.completion * shape.vocabulary
@@ -201,7 +216,7 @@ def sampling_bytes(shape: ModelShape, texts: Texts, *, number: int) -> float:
     """All groups, or as many as the sampler's cache budget allows at once, at least one."""
     group = texts.group * texts.row * 2.0 * shape.layers * shape.keys * number
     groups = min(texts.problems, max(1, int(CACHE_BUDGET / group)))
-    prefill = groups * texts.prompt * _passing(shape, number)
+    prefill = min(groups * texts.prompt, max(texts.prompt, TOKENS_AT_ONCE)) * _passing(shape, number)
     drawing = 16.0 * groups * texts.group * shape.vocabulary
     return groups * group * (1 + 1 / shape.layers) + max(prefill + shape.unpacked(number), drawing)
 
@@ -252,7 +267,7 @@ def shape_of(name: str, role: str) -> ModelShape:
 
 def _config(name: str) -> Any:
     if name in KNOWN:
-        return Qwen2Config(bos_token_id=None, **KNOWN[name])
+        return Qwen2Config(bos_token_id=None, dtype="bfloat16", **KNOWN[name])
     return AutoConfig.from_pretrained(place_of(name), trust_remote_code=False)
 
 
@@ -263,8 +278,9 @@ def shape_of_config(config: Any) -> ModelShape:
     text = config.get_text_config()
     heads, pairs, size = heads_of(text)
     head = model.get_output_embeddings()
+    parameters = sum(parameter.numel() for parameter in model.parameters())
     return ModelShape(
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        parameters=parameters,
         layers=text.num_hidden_layers,
         hidden=text.hidden_size,
         attention=heads * size,
@@ -276,4 +292,6 @@ def shape_of_config(config: Any) -> ModelShape:
             for path, module in model.named_modules()
             if isinstance(module, nn.Linear) and module is not head
         ),
+        packed=config.model_type in PASSED_ON,
+        half=config.dtype == torch.bfloat16 and parameters >= TINY_PARAMETERS,
     )

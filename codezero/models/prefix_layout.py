@@ -1,13 +1,19 @@
-"""The parts of prefix reading (`likelihood.py`): its rows and asks, their layout in a batch, and their scores.
+"""The parts of prefix reading (`likelihood.py`): its rows and asks, their layout in a batch, their scores and states.
 
 Legend for shapes: B rows of a batch, T columns, V vocabulary, C choices.
 """
 
-from collections.abc import Sequence
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+import contextlib
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 Ids = tuple[int, ...]
 
@@ -54,6 +60,8 @@ class RowScores:
     body: TokenScores | None
     """Of the body and of the end after it; None when not asked for."""
     asks: tuple[AskScores, ...]
+    state: Tensor | None = None
+    """[L, D] float32 on the CPU: of the body's last token, after each layer that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +118,34 @@ def mask_apart(past: Tensor, lane_of: Tensor, dtype: torch.dtype) -> Tensor:
     seen = torch.cat([past[:, None].expand(-1, lane_of.shape[1], -1), own.tril()], dim=-1)
     hidden = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
     return hidden.masked_fill(~seen, torch.finfo(dtype).min)[:, None]
+
+
+class LayerStates:
+    """The state of one token of each row after some layers of a model."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self._model = model
+        self._last: dict[int, Tensor] = {}
+        """[B, T, D] of the last forward pass, by layer."""
+        self.kept: dict[int, Tensor] = {}
+        """[L, D] float32 on the CPU, by row."""
+
+    @contextlib.contextmanager
+    def of(self, layers: Sequence[int]) -> Generator[None]:
+        """They are read as long as the context is open. layers: counted from 1, ascending."""
+        self.kept, self._last = {}, {}
+        every: Any = self._model.get_decoder().layers if layers else ()
+        with contextlib.ExitStack() as watched:
+            for layer in layers:
+                handle = every[layer - 1].register_forward_hook(partial(self._take, layer))
+                watched.callback(handle.remove)
+            yield
+        self._last = {}
+
+    def _take(self, layer: int, _module: Any, _given: Any, output: Any) -> None:
+        self._last[layer] = output if isinstance(output, Tensor) else output[0]
+
+    def keep(self, places: Iterable[tuple[int, int, int]]) -> None:
+        """Of the last pass: (row, its place in the batch, column)."""
+        for row, place, column in places if self._last else ():
+            self.kept[row] = torch.stack([states[place, column].float().cpu() for states in self._last.values()])

@@ -16,7 +16,7 @@ from codezero.monitor.run_state import History
 from codezero.monitor.sinks import BackgroundSink, close_all
 from codezero.monitor.summaries import PlainView, RunState
 from codezero.monitor.terminal import LiveView, choose_view, save_picture
-from codezero.monitor.text import print_flushed, readable_name
+from codezero.monitor.text import duration, print_flushed, readable_name
 from codezero.system.pidfile import write_process
 from codezero.types import Metrics, ScoredGroup
 
@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 MAX_FACT = 300
 """Characters of a fact in NODE_FILE."""
+ATTEMPTS_EVERY = 15.0
+"""Seconds between two looks at how many attempts have ended."""
 
 
 class RunMonitor:
@@ -49,6 +51,8 @@ class RunMonitor:
         self.stand_ins = ""
         """What stands in for sources of problems at the start."""
         self.state = RunState(identity=identity, swarm_kind=swarm_kind, facts=dict(facts), began=time.time())
+        self._sampling: tuple[float, float, str] | None = None
+        """Of the call under way: when it began, when it was last shown, and what was said before it."""
         self._file: MetricsFile | None = None
         self._history = History(folder)
         self._stage: Literal["starting", "running", "ended"] = "starting"
@@ -86,6 +90,22 @@ class RunMonitor:
             self._write_node_file(stopped=None)
         self.state = replace(self.state, busy=doing)
         self._view.busy(self.state)
+
+    def attempts(self, done: int, of: int) -> None:
+        """So many attempts of one call have ended; shown from time to time, with the time that may be left."""
+        now = time.monotonic()
+        began, shown, before = self._sampling or (now, now, self.state.busy)
+        if done == of:
+            if shown > began:
+                self.state = replace(self.state, busy=before)
+                self._view.show(self.state)
+            self._sampling = None
+            return
+        if done and now - shown >= ATTEMPTS_EVERY:
+            left = duration((now - began) / done * (of - done))
+            self.busy(f"{before or 'sampling'}: {done} of {of} attempts have ended, about {left} left")
+            shown = now
+        self._sampling = began, shown, before
 
     def observe(self, iteration: int, metrics: Metrics, judged: Sequence[ScoredGroup]) -> None:
         """One row and some of the groups on disk, one picture on the screen."""

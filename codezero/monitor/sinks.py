@@ -32,8 +32,6 @@ MOST_WAITING = 256
 """Rows queued for a sink."""
 LEAVING_SECONDS = 5.0
 """For sending the rest at the end: a node that has to stop has 30."""
-TENSORBOARD_FOLDER = "tensorboard"
-"""In the run folder; `tensorboard --logdir runs` reads it."""
 
 
 Observe = Callable[[Metrics, float], None]
@@ -95,25 +93,6 @@ def close_all(sinks: Sequence[BackgroundSink], seconds: float = LEAVING_SECONDS)
         sink.end()
     for sink in sinks:
         sink.wait(deadline - time.monotonic())
-
-
-@contextmanager
-def tensorboard_sink(folder: Path, iteration: int) -> Generator[Observe]:
-    """A scalar for each figure, by iteration, in the run's `folder`; what a crash left after `iteration` is hidden."""
-    library: Any = importlib.import_module("tensorboardX")  # by name, as types are checked without the extra too
-    writer: Any = library.SummaryWriter(
-        str(folder / TENSORBOARD_FOLDER),
-        purge_step=iteration + 1 if iteration else None,
-        flush_secs=10,
-        filename_suffix=f".{os.getpid()}.{iteration}",  # its own names tell only the second and the machine
-    )
-
-    def observe(row: Metrics, seconds: float) -> None:
-        for key, value in figures(row).items():
-            writer.add_scalar(key, value, int(row["iteration"] or 0), walltime=seconds)
-
-    yield observe
-    writer.close()
 
 
 @contextmanager

@@ -21,12 +21,18 @@ from transformers import PreTrainedModel
 
 from codezero.config import SolverConfig
 from codezero.errors import ConfigError, ModelError
-from codezero.models.decoders import is_lean
-from codezero.models.device import ran_out_of_memory
+from codezero.models.device import computes_bfloat16, ran_out_of_memory
 from codezero.models.load import LoadedModel
 from codezero.models.lora import has_adapter, without_adapter
 from codezero.solver.batch import Batch, Pair, TrainingRow, Update, collate, micro_batches, minibatches
-from codezero.solver.logprobs import compared, completion_logprobs, fused_logprobs, head_is_plain, packed_logprobs
+from codezero.solver.logprobs import (
+    compared,
+    completion_logprobs,
+    fused_logprobs,
+    head_is_plain,
+    packed_logprobs,
+    packs,
+)
 from codezero.solver.loss import learning_rate, make_trainer, own_loss
 from codezero.solver.policy_files import LearnerCounters, load_policy, save_policy
 from codezero.types import mean
@@ -43,8 +49,9 @@ T = TypeVar("T")
 class TrlLearner:
     """Owns the policy's optimiser. The model is trained in place, so its samplers sample the newest policy.
 
-    Weights in half precision become float32 (steps of 1e-6 are lost in bfloat16's 8 bits), and on CUDA the computation
-    stays in half precision; frozen weights beneath an adapter stay as they are. When memory runs out, the step is
+    Weights in half precision become float32 (steps of 1e-6 are lost in bfloat16's 8 bits), and the computation stays in
+    half precision on CUDA, and in bfloat16 on a CPU that multiplies in it; frozen weights beneath an adapter stay as
+    they are. When memory runs out, the step is
     repeated in smaller micro-batches, for the rest of the run. Raises ConfigError when several GPUs are visible.
     """
 
@@ -58,11 +65,13 @@ class TrlLearner:
         """Rows in one forward pass; less than configured once memory ran out."""
         self.changed: Callable[[], object] = lambda: None
         """Called when the policy has changed."""
-        self._half = policy.model.dtype
+        self._half = policy.sampled_in or policy.model.dtype
         self._adapted = has_adapter(policy.model)
         if not self._adapted:
             policy.model.float()
-        self._packed = is_lean(policy.model)
+        on_cpu = policy.device.type == "cpu"
+        self._quick = on_cpu and self._half == torch.bfloat16 and computes_bfloat16()
+        self._packed = on_cpu and packs(policy.model)
         # TRL's own path has kernels for CUDA; elsewhere it would also score every token of the prompts.
         self._pieces = policy.device.type != "cuda" and head_is_plain(policy.model)
         self._own_loss = own_loss(config.loss_function) if config.loss == "custom" else None
@@ -265,9 +274,11 @@ class TrlLearner:
             return self._forward(self._model, rows, inputs)
 
     def _forward(self, model: PreTrainedModel, rows: Sequence[TrainingRow], inputs: dict[str, Tensor]) -> Tensor:
-        """[B, T] nats of the completions, without TRL's loss."""
-        if self._packed:
-            return packed_logprobs(model, rows, self.config.temperature)
-        if self._pieces:
-            return completion_logprobs(model, inputs, self.config.temperature)
-        return fused_logprobs(model, inputs)
+        """[B, T] nats of the completions, without TRL's loss; products in bfloat16 on a CPU that is quick in it, and
+        sums over the vocabulary in float32."""
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._quick):
+            if self._packed:
+                return packed_logprobs(model, rows, self.config.temperature)
+            if self._pieces:
+                return completion_logprobs(model, inputs, self.config.temperature)
+            return fused_logprobs(model, inputs)

@@ -2,7 +2,7 @@
 
 TRL's fused head has kernels for this on CUDA. Elsewhere the head, a quarter of a 0.5 B model's work, skips prompts.
 
-Small models on the CPU read the prompt of a group once, by shared-prompt attention. All groups are laid end to end as
+On the CPU the prompt of a group is read once, by shared-prompt attention. All groups are laid end to end as
 prompt + completion + completion + ..., without padding, and attention is computed by parts: each prompt's tokens among
 themselves, each completion's to its prompt and to themselves, at the positions they would have alone. The numbers equal
 those of one row at a time (a test holds them together), for a fraction of the work.
@@ -24,6 +24,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from codezero.models.chat import pad
+from codezero.models.slots import PASSED_ON, why_not_plain
 from codezero.solver.batch import Pair, TrainingRow
 
 WHOLE = 2**24
@@ -78,6 +79,12 @@ def head_is_plain(model: PreTrainedModel) -> bool:
     return isinstance(model.get_output_embeddings(), nn.Linear) and not any(
         getattr(config, key, None) for key in SCALED
     )
+
+
+def packs(model: PreTrainedModel) -> bool:
+    """Can `packed_logprobs` read this model?"""
+    plain = head_is_plain(model) and not why_not_plain(model) and not model.config.attention_dropout
+    return model.config.model_type in PASSED_ON and plain
 
 
 def compared(rows: Sequence[TrainingRow], learned: Sequence[Sequence[float]]) -> dict[int, Pair]:

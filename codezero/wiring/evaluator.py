@@ -16,7 +16,7 @@ from codezero.config.contradictions import JUDGES
 from codezero.config.learning import source_weights
 from codezero.environment import Environment
 from codezero.environments.tasks import TaskEnvironment
-from codezero.errors import ProblemError
+from codezero.errors import ConfigError, ProblemError, translated
 from codezero.evaluator.canaries import CanaryLibrary, proven
 from codezero.evaluator.own import OwnJudge, OwnReward
 from codezero.plugins import file_of
@@ -31,7 +31,9 @@ from codezero.wiring.models import FrozenModels, Say
 
 if TYPE_CHECKING:
     from codezero.code.worker import StaticGuard
+    from codezero.evaluator.probe import Probe
     from codezero.evaluator.types import Judge
+    from codezero.models.load import LoadedModel
     from codezero.sandbox.base import Sandbox
 
 logger = logging.getLogger(__name__)
@@ -131,7 +133,10 @@ def build_judge(config: NodeConfig, stack: ExitStack, say: Say, models: FrozenMo
         from codezero.evaluator.judge import LikelihoodJudge
 
         loaded = models.load(settings.model, "judge")
-        judge = LikelihoodJudge(loaded, questions=settings.questions, batch_rows=settings.batch_rows)
+        probe = find_probe(loaded, settings.probe)
+        judge = LikelihoodJudge(loaded, questions=settings.questions, probe=probe, batch_rows=settings.batch_rows)
+        if probe:
+            logger.info("judge: a probe at layer %d of %d, fitted on %s", probe.layer, probe.layers, probe.fitted_on)
         if judge.unused:
             logger.info("judge: %s", judge.unused)
         return with_own_solutions(judge, guard)
@@ -143,6 +148,20 @@ def build_judge(config: NodeConfig, stack: ExitStack, say: Say, models: FrozenMo
     judge = stack.enter_context(endpoint_judge(settings))
     judge.check()
     return judge
+
+
+def find_probe(loaded: "LoadedModel", setting: str) -> "Probe | None":
+    """As evaluator.probe says. Raises ConfigError for a file that cannot be used, or of another judge."""
+    from codezero.evaluator.probe import SHIPPED, read_probe
+
+    if setting == "none":
+        return None
+    found = [read_probe(path) for path in ([Path(setting)] if setting != "auto" else sorted(SHIPPED.glob("*.json")))]
+    probe = next((each for each in found if each.is_of(loaded)), None)
+    if probe is None and setting != "auto":
+        mend = "train one with `codezero judge train`, or set evaluator.probe=none"
+        raise ConfigError(f"evaluator.probe={setting} is of {found[0].judge}, not of {loaded.name}; {mend}")
+    return probe
 
 
 def build_canaries(
@@ -199,4 +218,9 @@ def judge_identity(settings: EvaluatorConfig, quantize: str = "none") -> str:
         files = [[path.name, path.stat().st_size] for path in sorted(Path(settings.model).iterdir())]
     parts = [settings.kind, settings.model, settings.url, sorted(settings.questions), 0]  # 0: a removed setting
     parts += [quantize] if quantize != "none" and settings.kind == "local" else []
+    if settings.kind == "local" and settings.probe not in ("auto", "none"):
+        with translated(ConfigError, f"evaluator.probe={settings.probe} cannot be used", OSError):
+            parts.append(hashlib.sha256(Path(settings.probe).read_bytes()).hexdigest())
+    elif settings.probe == "none":
+        parts.append(settings.probe)
     return hashlib.sha256(json.dumps([*parts, PROMPT_VERSION, files]).encode()).hexdigest()[:16]

@@ -132,10 +132,10 @@ def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]
 
     Raises ModelError when a model's configuration cannot be read.
     """
-    from codezero.models.device import choose_precision
+    from codezero.models.device import computing_bytes
 
     has, where = _memory(config)
-    need = estimate(config, where.type, choose_precision(config.model.precision, where).itemsize)
+    need = estimate(config, where.type, computing_bytes(config.model.precision, where))
     return need, has, where
 
 
@@ -202,7 +202,6 @@ def check_extras(config: NodeConfig) -> None:
         ("solver.optimizer=adamw_8bit", optimizer == "adamw_8bit", "bitsandbytes", "bnb"),
         ("rollout.engine=vllm", config.rollout.start > 0 and config.rollout.engine == "vllm", "vllm", "vllm"),
         (f"monitor.wandb={monitor.wandb}", bool(monitor.wandb), "wandb", "wandb"),
-        ("monitor.tensorboard=true", monitor.tensorboard, "tensorboardX", "tensorboard"),
     ):
         if wanted and importlib.util.find_spec(library) is None:
             remedy = f"run `uv sync --no-dev --extra {extra}`, or drop it"

@@ -39,7 +39,7 @@ def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bo
 
     check_extras(config)
     model, path = config.model, source_of(name, role)
-    nf4 = model.quantize == "nf4" and not (for_training and model.train == "full")
+    nf4 = model.quantize == "nf4" and not for_training
     loaded = load_model(
         path,
         device=model.device,
@@ -82,7 +82,7 @@ class FrozenModels:
 def load_policy(config: NodeConfig, say: Say) -> "LoadedModel":
     """The solver as it learns, or its adapter. Raises ModelError and ConfigError."""
     model = config.model
-    policy = load(config, model.solver, "solver", say, for_training=True)
+    policy = load(config, model.solver, "solver", say, for_training=model.train == "full")  # else the base is frozen
     if model.train == "full":
         return policy
     from codezero.models.lora import add_adapter

@@ -9,7 +9,7 @@ from codezero.inspection.run_details import SettingLine, write_settings
 from codezero.models.usage import Usage
 from codezero.monitor.logs import Secrets, known_secrets
 from codezero.monitor.monitor import RunMonitor
-from codezero.monitor.sinks import BackgroundSink, tensorboard_sink, wandb_sink
+from codezero.monitor.sinks import BackgroundSink, wandb_sink
 from codezero.monitor.summaries import PlainView
 from codezero.protocols import Swarm
 from codezero.runs import RunFolder
@@ -49,8 +49,6 @@ def build_monitor(config: NodeConfig, folder: RunFolder, swarm: Swarm, start: Pl
     if settings.wandb:
         about, logs = {"peer": peer, **facts}, Path(config.run.logs)
         sinks.append(BackgroundSink("Weights & Biases", lambda _: wandb_sink(settings.wandb, about, path, logs)))
-    if settings.tensorboard:
-        sinks.append(BackgroundSink("TensorBoard", lambda iteration: tensorboard_sink(path, iteration)))
     return RunMonitor(
         folder=path,
         view=settings.view,

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from codezero.chain.invitation import encode_code, read_invitation
 from codezero.config import NodeConfig, SwarmConfig
 from codezero.environment import Environment
 from codezero.protocols import Swarm
@@ -26,10 +25,7 @@ MEMBERS = f"{FOLDER}/members.txt"
 def build_swarm(
     config: NodeConfig, environment: Environment, identity: Identity, folder: RunFolder, stack: ExitStack
 ) -> Swarm:
-    """The exchange, starting; its addresses come when it is ready.
-
-    Raises IdentityError when a living node is this peer, ConfigError where there is no multicast for `swarm.lan`.
-    """
+    """The exchange, starting; its addresses come when it is ready. Raises IdentityError where this peer runs."""
     if config.swarm.kind == "local":
         lock = IdentityLock(Path(config.swarm.identity), folder.path / FOLDER)
         lock.take()
@@ -44,11 +40,6 @@ def build_swarm(
         write_members(folder.path / MEMBERS, [identity.peer_id])
     swarm = HivemindSwarm(settings, folder.path / FOLDER, environment)
     swarm.start()
-    if settings.lan and settings.invitation:
-        from codezero.swarm.lan import announced  # it asks the system for its network cards
-
-        code = encode_code(read_invitation(Path(settings.invitation)))
-        stack.enter_context(announced(code, settings.port))
     return swarm
 
 

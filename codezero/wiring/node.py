@@ -45,6 +45,7 @@ from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, usual_r
 from codezero.wiring.environment import build_environment, fitted
 from codezero.wiring.evaluator import build_canaries, build_evaluator
 from codezero.wiring.following import SwarmSource, begin_from_peer, share_versions
+from codezero.wiring.foresight import start_advice
 from codezero.wiring.hardware import check_extras, fit
 from codezero.wiring.hub import PushedCheckpoints
 from codezero.wiring.market import build_market
@@ -94,6 +95,8 @@ def run_node(
         swarm = build_swarm(config, environment, identity, folder, stack)
         stack.callback(swarm.close)  # after the outbox, whose last points may go through it
         composed, config = config, config if proposes else fit(config, overrides, folder.path)
+        for line in [] if proposes else start_advice(config):
+            print_flushed(f"codezero: {line}")
         known_round = KnownRound()
         chain = start_chain(config, swarm, folder, known_round, stack)
         monitor = build_monitor(config, folder, swarm, start)
@@ -198,6 +201,7 @@ def build_node(site: Assembly, variables: Sequence[Mapping[str, str]]) -> Node:
     fingerprint = dataclasses.replace(policy_fingerprint(policy), environment=learned)
     checkpoints = CheckpointStore(site.folder.checkpoints, run.keep_checkpoints, run.resume, fingerprint=fingerprint)
     harvest = build_harvest(site, problems, solver, evaluator, learner, sampler)
+    sampler.report_to(monitor.attempts)
     return Node(
         config=config,
         problems=problems,

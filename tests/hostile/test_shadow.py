@@ -18,7 +18,7 @@ from e2e.test_two_nodes import SMALL, rows, wait_until
 NAMES = ["random", "secrets", "json", "typing", "enum", "signal", "re", "argparse", "socket", "ssl", "hashlib",
          "logging", "dataclasses", "torch", "numpy", "sitecustomize", "usercustomize", "msgspec", "yaml", "hydra",
          "hivemind", "transformers", "trl", "wandb", "datasets"]  # fmt: skip
-PACKAGES = ("wandb", "datasets", "hydra_plugins", "vllm", "tensorboardX", "bitsandbytes")
+PACKAGES = ("wandb", "datasets", "hydra_plugins", "vllm", "bitsandbytes")
 PACKAGE = Path(__file__).parents[2] / "codezero"
 
 

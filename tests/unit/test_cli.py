@@ -9,13 +9,11 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-import argcomplete
 import pytest
 
 import codezero as package
 from codezero.cli import PURPOSES, build_parser, main, parse
 from codezero.commands.common import composed, composed_for_reading
-from codezero.commands.completion import SHELLS, finder
 from codezero.config import NodeConfig
 from codezero.errors import ConfigError
 
@@ -128,7 +126,6 @@ def test_a_misspelt_word_names_the_right_one(words: list[str], meant: str, capsy
         ["judge", "verify", "not-there", "not-there"],
         ["status", "run.name=not-there"],
         ["status", "run.name=../x"],
-        ["status", "--watch", "--every", "0"],
         ["dashboard", "not-there"],
         ["dashboard", "login.port={taken}"],
         ["data", "check", "not-there.jsonl"],
@@ -237,27 +234,6 @@ def test_judge_takes_a_file_or_a_word(
     for name in ("folder", "serve"):
         Path(name).mkdir()
     assert parse(words).handler.__name__ == given
-
-
-def test_a_shell_completes_commands_options_and_settings(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for shell in SHELLS:
-        assert main(["completion", shell]) == 0
-        assert "codezero" in capsys.readouterr().out
-
-    def completed(line: str) -> list[str]:
-        completer = finder(build_parser())
-        _, prefix, _, words, _ = argcomplete.split_line(line)
-        return [word.strip() for word in completer._get_completions(words, prefix, "", None)]
-
-    assert completed("codezero ru") == ["run", "runs"]
-    assert completed("codezero run --fr") == ["--fresh"]
-    assert completed("codezero run solver.learning") == ["solver.learning_rate="]
-    assert {"attempts", "serve", "verify", "--audit"} <= {*completed("codezero judge ")}
-    assert completed("codezero judge ve") == ["verify"] and not {"serve"} & {*completed("codezero judge attempts ")}
-    assert {"games", "run.name="} <= {*completed("codezero market ")} and completed("codezero market ga") == ["games"]
-    assert completed("codezero judge serve --op") == ["--open"]
 
 
 def test_the_package_has_its_public_names_and_loads_nothing_until_they_are_used() -> None:

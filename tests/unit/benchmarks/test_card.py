@@ -104,22 +104,6 @@ def test_a_part_that_may_not_end_in_time_is_left_waiting(tmp_path: Path, monkeyp
     assert not (tmp_path / card.FILE).exists()
 
 
-def test_a_worker_does_not_outlive_its_command(tmp_path: Path) -> None:
-    code = (
-        "import sys, time, card; from pathlib import Path\n"
-        f"worker = card.Worker(Path({str(tmp_path)!r}), True)\n"
-        "worker._command = [sys.executable, '-c', 'import sys, time; from codezero.system.signals import *; "
-        'end_with_parent(); print("{}", flush=True); time.sleep(3600)\']\n'
-        "worker.attempt('machine'); print(worker._child.pid, flush=True); time.sleep(3600)\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        parent.kill()
-    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
-        time.sleep(0.05)
-
-
 def carried(*arguments: str) -> dict[str, str]:
     done = subprocess.run([CARRY, "--list", *arguments], capture_output=True, text=True, check=True)
     return dict(text.split("==") for text in done.stdout.split())

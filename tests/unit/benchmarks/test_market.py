@@ -3,11 +3,9 @@
 Does not show what the market is worth; the benchmark does.
 """
 
-from typing import Any
-
 import numpy as np
 import pytest
-from market_parts import abuse, mechanisms, worth
+from market_parts import abuse, worth
 from market_parts.value_games import Tried, by_peer, names, played, points, returned
 
 from codezero.market.games import NONE, Game, GameKind
@@ -85,12 +83,3 @@ def test_attacks_in_small() -> None:
     assert abuse.friends(0, 8, 100, 2)["has_a_vote"] == 0
     assert abuse.capture(0.0, 20)["held"] == 0 and abuse.capture(1.0, 20)["held"] == 1
     assert abuse.coalition(0.4, 2)["best"] < 0.02
-
-
-@pytest.mark.parametrize("way", mechanisms.WAYS)
-def test_every_mechanism_plays_every_kind_of_agent(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = ("honest", "noisy", "copier", "mirror", "withholder", "colluder", "sleeper")
-    monkeypatch.setitem(mechanisms.SCENES, "all", {"honest": 4} | dict.fromkeys(kinds[1:], 1))
-    shown: dict[str, Any] = mechanisms.run(way, "all", 2, 44)
-    assert set(shown["return_per_stake"]) == set(kinds)
-    assert 0 < shown["brier"][0] < 1.5 and len(shown["brier_by_step"]) == 4

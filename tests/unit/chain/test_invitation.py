@@ -24,28 +24,6 @@ from codezero.errors import ConfigError, InviteError
 
 PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 
-OLD = """version = 1
-founder = "0x0Ffbd3A1b444a7e66AA4f3C771Aa4396Ab97530e"
-signature = "0x00a7744159e453cec1497ab93c7b5c39058628823fa5865bced5694318c914f4\
-58540634de34613d30a8d16f944220edbfff1322f5e44963669d50698961e8ba1b"
-
-[chain]
-id = 31337
-rpc = ["http://127.0.0.1:8545"]
-contract = "0xaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-round_seconds = 60.0
-
-[network]
-name = "codezero-test"
-protocol = 1
-bootnodes = ["/ip4/203.0.113.5/tcp/38331/p2p/QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"]
-
-[judge]
-model = "nano"
-digest = "0000000000000000000000000000000000000000000000000000000000000000"
-"""
-"""Signed before there were markets."""
-
 
 @pytest.fixture(scope="module")
 def founder(tmp_path_factory: pytest.TempPathFactory) -> KeystoreWallet:
@@ -92,16 +70,6 @@ def test_any_field_that_is_changed_is_noticed(tmp_path: Path, invitation: Invita
     assert before in path.read_text()
     path.write_text(path.read_text().replace(before, after))
     with pytest.raises(InviteError, match="ask the founder"):
-        read_invitation(path)
-
-
-def test_an_invitation_from_before_markets_is_valid_and_has_none(tmp_path: Path) -> None:
-    path = tmp_path / "swarm.toml"
-    for text in (OLD, OLD.replace("= 60.0", '= 60.0\nmarket = ""')):
-        path.write_text(text)
-        assert read_invitation(path).chain.market == ""
-    path.write_text(OLD.replace("= 60.0", f'= 60.0\nmarket = "0x{40 * "c"}"'))
-    with pytest.raises(InviteError, match="was changed"):
         read_invitation(path)
 
 

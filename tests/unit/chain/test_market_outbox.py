@@ -1,6 +1,5 @@
 """Anchors and ballots in the outbox: sent once, after all points; an anchor ends with its round."""
 
-import json
 import signal
 import sqlite3
 import subprocess
@@ -19,7 +18,7 @@ from eth_utils.crypto import keccak
 from codezero.chain.contract import MARKET, ContractCoordinator, deploy
 from codezero.chain.market import ContractMarket, peer_key
 from codezero.chain.outbox import ChainOutbox
-from codezero.chain.outbox_db import KEPT_ROUNDS, MIGRATION, OutboxStore, SignedTransaction, Submission, read_status
+from codezero.chain.outbox_db import KEPT_ROUNDS, OutboxStore, SignedTransaction, read_status
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 from codezero.errors import ChainError
@@ -273,7 +272,10 @@ def live(point):
     if not Path(outbox + ".added").exists():
         box.add(0, 0.5, "QmA")
         Path(outbox + ".added").touch()
-    box.ballot(0, [bytes(32)], [1], bytes(32)) if kind == "ballot" else box.anchor(0, bytes.fromhex(root))
+    if kind == "ballot":
+        box.ballot(0, [bytes(32)], [1], bytes(32))
+    elif kind == "anchor":
+        box.anchor(0, bytes.fromhex(root))
     box.close(60)
 
 for life in sys.argv[8:]:  # forked, because the imports take longer than the rest
@@ -287,8 +289,9 @@ for life in sys.argv[8:]:  # forked, because the imports take longer than the re
 
 
 @pytest.mark.timeout(900)
-def test_a_kill_at_each_step_leaves_one_root_and_one_ballot(tmp_path: Path) -> None:
-    lives = [f"{kind}:{point}" for kind in ("anchor", "ballot") for point in ("before queueing", "queued", *POINTS)]
+def test_a_kill_at_each_step_leaves_one_of_each_submission(tmp_path: Path) -> None:
+    lives = [f"{kind}:{point}" for kind in ("reward", "vote") for point in POINTS]
+    lives += [f"{kind}:{point}" for kind in ("anchor", "ballot") for point in ("before queueing", "queued", *POINTS)]
     with found(tmp_path) as swarm:
         address = marketed(swarm)
         fund(swarm.client, KeystoreWallet.ephemeral(tmp_path / "key.json").address)
@@ -309,87 +312,3 @@ def test_a_kill_at_each_step_leaves_one_root_and_one_ballot(tmp_path: Path) -> N
             ("reward", "vote", "anchor", "ballot"), "accepted"
         )
         member.close()
-
-
-# ---- a file from before
-
-OLD_SCHEMA = """
-CREATE TABLE owner(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE points(round INTEGER PRIMARY KEY, total REAL NOT NULL, count INTEGER NOT NULL);
-CREATE TABLE ballots(
-    round INTEGER NOT NULL, candidate TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY(round, candidate)
-) WITHOUT ROWID;
-CREATE TABLE submissions(
-    round INTEGER NOT NULL, kind TEXT NOT NULL CHECK(kind IN ('reward', 'vote')), value TEXT NOT NULL,
-    state TEXT NOT NULL DEFAULT 'pending' CHECK(state IN ('pending', 'sent', 'accepted', 'refused')),
-    reason TEXT NOT NULL DEFAULT '', hash TEXT NOT NULL DEFAULT '', at REAL NOT NULL DEFAULT 0,
-    PRIMARY KEY(round, kind)
-) WITHOUT ROWID;
-CREATE INDEX submissions_open ON submissions(state) WHERE state IN ('pending', 'sent');
-CREATE TABLE signed(
-    number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, round INTEGER NOT NULL, kind TEXT NOT NULL,
-    nonce INTEGER NOT NULL, raw BLOB NOT NULL
-);
-INSERT INTO owner VALUES('peer', 'QmOld');
-INSERT INTO points VALUES(2, 1.5, 3);
-INSERT INTO submissions VALUES(0, 'reward', '250', 'accepted', '', '0xaa', 1.0);
-INSERT INTO submissions VALUES(0, 'vote', 'QmA', 'refused', 'why', '', 2.0);
-INSERT INTO submissions VALUES(1, 'reward', '500', 'sent', '', '', 0);
-INSERT INTO submissions(round, kind, value) VALUES(1, 'vote', 'QmB');
-INSERT INTO signed(hash, round, kind, nonce, raw) VALUES('0xbb', 1, 'reward', 7, x'0102');
-"""
-WAITING = [
-    Submission(1, "reward", "500", "sent", "", "", 0.0),
-    Submission(1, "vote", "QmB", "pending", "", "", 0.0),
-]
-
-
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    with closing(sqlite3.connect(tmp_path / "outbox.db")) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.executescript(OLD_SCHEMA)
-    return tmp_path / "outbox.db"
-
-
-def check_migrated(path: Path) -> None:
-    assert not [name for name in dump(path) if "without_market" in name]
-    for _ in range(2):  # the second time nothing is left to do
-        store = OutboxStore(path, {"peer": "QmOld"})
-        assert store.unsettled() == WAITING and store.collecting() == [2]
-        assert store.signed_for(WAITING[0]) == [SignedTransaction("0xbb", 7, b"\1\2")]
-        assert store.queue(1, "anchor", ROOT.hex()) == ROOT.hex()
-        store.close()
-        status = read_status(path)
-        assert (status.collecting, status.pending, status.accepted, status.reasons) == (1, 2, 1, {"why": 1})
-        assert not [name for name in dump(path) if "without_market" in name] and "submissions_open" in dump(path)
-
-
-def dump(path: Path) -> list[str]:
-    with closing(sqlite3.connect(path)) as connection:
-        return [name for (name,) in connection.execute("SELECT name FROM sqlite_master")]
-
-
-def test_a_file_from_before_keeps_what_waits(old: Path) -> None:
-    with pytest.raises(sqlite3.IntegrityError), closing(sqlite3.connect(old)) as connection:
-        connection.execute("INSERT INTO submissions(round, kind, value) VALUES(1, 'anchor', '')")
-    before = dump(old)
-    assert read_status(old).pending == 2  # a reader changes nothing
-    assert dump(old) == before
-    check_migrated(old)
-
-
-STATEMENTS = [text for text in MIGRATION.split(";\n") if text.strip()]
-
-
-@pytest.mark.parametrize("count", range(1, len(STATEMENTS) + 1))
-def test_a_kill_within_the_migration_loses_nothing(old: Path, count: int) -> None:
-    code = (
-        "import json, os, signal, sqlite3, sys\n"
-        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
-        "for statement in json.loads(sys.argv[2]): connection.execute(statement)\n"
-        "os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(old), json.dumps(STATEMENTS[:count])], check=False)
-    assert done.returncode == -signal.SIGKILL
-    check_migrated(old)

@@ -1,5 +1,7 @@
 """Every function, event and error of the coordinator on the real EVM, and the attacks that 0.4.2 let through."""
 
+import random
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -199,6 +201,42 @@ def test_a_leaderboard_is_read_by_the_page(swarm: Contract) -> None:
     reason = "Start index must be less than or equal to end index"
     for board in ("winnerLeaderboard", "voterLeaderboard"):
         assert refused("Error", swarm.call, board, 2, 1) == (reason,)
+
+
+class Ranking:
+    """Counts in descending order; who climbs changes places with the first of the lower ones."""
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+        self.counts: Counter[str] = Counter()
+
+    def add(self, peer: str) -> None:
+        if peer not in self.counts:
+            self.order.append(peer)
+        self.counts[peer] += 1
+        here, lower = self.order.index(peer), self.counts[peer]
+        there = next(at for at, other in enumerate(self.order) if other == peer or self.counts[other] < lower)
+        self.order[here], self.order[there] = self.order[there], self.order[here]
+
+    def page(self) -> list[object]:
+        return [self.order, [self.counts[peer] for peer in self.order]]
+
+
+def test_the_boards_stay_sorted_vote_by_vote(swarm: Contract) -> None:
+    chance, winners, voters = random.Random(1), Ranking(), Ranking()
+    names = [f"voter {number}" for number in range(6)]
+    register(swarm, **{name: account(number) for number, name in enumerate(names)})
+    for round_number in range(12):
+        for number in sorted(chance.sample(range(6), 4)):
+            chosen = chance.sample([f"winner {letter}" for letter in "ABCDEFGH"], chance.randint(1, 3))
+            swarm.send("submitWinners", round_number, chosen, names[number], sender=account(number))
+            for winner in chosen:
+                winners.add(winner)
+            voters.add(names[number])
+            assert swarm.call("winnerLeaderboard", 0, 100) == winners.page()
+            assert swarm.call("voterLeaderboard", 0, 100) == voters.page()
+        for _ in range(3):
+            swarm.send("updateStageAndRound", sender=FOUNDER)
 
 
 def test_a_vote_costs_the_same_however_many_peers_there_are(swarm: Contract) -> None:

@@ -229,8 +229,8 @@ def test_examples_are_few_and_short():
 
 
 def test_an_ask_that_does_not_fit_is_left_out_and_the_rest_is_read(frank: LoadedModel):
-    """512 bytes are its window: a test of 300 does not fit behind a program of 350, its likelihood does."""
-    long = Program("q", "x = " + "1 + " * 80 + "1", (Example("f(" + "1" * 180 + ")", "3"),))
+    """512 bytes are its window: a test of 200 does not fit twice beside a program of 90, its likelihood does."""
+    long = Program("q", "x = " + "1 + " * 20 + "1", (Example("f(" + "1" * 180 + ")", "3"),))
     ((least, _, margin, worst, *_),) = scores(LikelihoodJudge(frank, questions=ALL), long)
     assert least is not None and margin is not None and worst is None
     (reading,) = LikelihoodJudge(frank, questions=ALL).read([Program("q", "x" * 600)], frozenset(("least_gap",)))

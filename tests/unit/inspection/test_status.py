@@ -2,10 +2,7 @@
 
 import json
 import os
-import pty
-import select
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -13,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.terminal import read_terminal
 
 from codezero.chain.outbox_db import OutboxStore
 from codezero.cli import main
 from codezero.errors import ConfigError
 from codezero.inspection.status import newest_run, read_run
-from codezero.inspection.status_view import headline, page, plain_line, print_status
+from codezero.inspection.status_view import headline, page, print_status
 from codezero.system.pidfile import is_there, start_of
 
 PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
@@ -81,7 +77,6 @@ def test_what_stands_in_for_a_data_set_is_said_as_long_as_it_does(
     print_status(read_run(run))
     shown = capsys.readouterr().out
     assert "synthetic problems stand in: mbpp cannot be read" in shown and "\x1b[31m" not in shown
-    assert "synthetic problems stand in" in plain_line(read_run(run))
     rows = [
         {"iteration": 2, "time": time.time(), "problems/stand_ins": "mbpp is lost"},
         {"iteration": 3, "time": time.time()},
@@ -162,7 +157,6 @@ def test_the_keys_for_programs_stay_the_same(run: Path, capsys: pytest.CaptureFi
     assert told["judge"] == "AUROC 0.50 [0.40, 0.60] within groups, of 120 pairs; it has no weight"
     assert {*told["submissions"]} == {"collecting", "pending", "accepted", "refused", "reasons", "last", "problem"}
     assert (told["executed_samples"], told["executed_low"], told["executed_source"]) == (8, 0.4, "executed")
-    assert "executed average@8 50.0 % [40.0, 60.0]" in plain_line(read_run(run))
 
 
 def node(run: Path, **told: Any) -> None:
@@ -209,48 +203,6 @@ def test_a_process_that_nobody_has_buried_is_dead() -> None:
         while is_there(ended.pid):
             assert time.monotonic() < deadline
             time.sleep(0.01)
-
-
-def test_watching_elsewhere_than_on_a_terminal_writes_lines(run: Path) -> None:
-    play(run, {"iteration": 1, "round": 1, "time": time.time()})
-    words = [sys.executable, "-m", "codezero", "status", "--watch", "--every", "0.2", f"run.directory={run.parent}"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as watching:
-        try:
-            assert watching.stdout is not None and "iteration 1 " in watching.stdout.readline()
-            play(run, {"iteration": 2, "round": 1, "time": time.time()})
-            while "iteration 2 " not in (line := watching.stdout.readline()):
-                assert "iteration 1 " in line
-            watching.send_signal(signal.SIGINT)
-            assert watching.wait(120) == 130
-        finally:
-            watching.kill()
-
-
-def test_watching_on_a_terminal_redraws_one_page(run: Path) -> None:
-    play(run, {"iteration": 1, "round": 1, "time": time.time()})
-    master, slave = pty.openpty()
-    words = [sys.executable, "-m", "codezero", "status", "--watch", "--every", "0.2", f"run.directory={run.parent}"]
-    with subprocess.Popen(words, stdout=slave, env=os.environ | {"TERM": "xterm", "COLUMNS": "100"}) as watching:
-        os.close(slave)
-        shown, deadline = b"", time.monotonic() + 180
-        try:
-            while shown.count(b"peer id") < 2:
-                assert time.monotonic() < deadline
-                if select.select([master], [], [], 1)[0]:
-                    shown += os.read(master, 65536)
-            watching.send_signal(signal.SIGTERM)
-            while read_terminal(master):  # a terminal that nobody reads holds up whoever writes to it
-                pass
-            assert watching.wait(120) == 0
-        finally:
-            watching.kill()
-            os.close(master)
-    assert b"\x1b[1A" in shown, "it was not drawn in place"
-
-
-def test_watching_too_often_or_nothing_is_refused(run: Path) -> None:
-    assert main(["status", "--watch", "--every", "0", f"run.directory={run.parent}"]) == 2
-    assert main(["status", "--watch", f"run.directory={run.parent / 'nothing'}"]) == 2
 
 
 def test_a_wallet_is_made_imported_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

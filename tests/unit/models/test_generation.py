@@ -1,6 +1,7 @@
 """The sampler's promises: right log-probabilities in any company, on both back ends; one draw for one seed."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from oracles.teacher_forced import teacher_forced
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
+from codezero.models import choosing
 from codezero.models import generation as own
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.generation import OwnLoop, Sampler, choose
@@ -17,6 +19,9 @@ PROMPTS = ("add x", "Write a function f(x) that returns x plus 2, and then some 
 TEMPLATE = (
     "{% for m in messages %}<|user|>{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}<|end|>{% endif %}"
 )
+
+
+KINDS = pytest.mark.parametrize("kind", ["lean", "slots", "general"])
 
 
 def small_tokenizer() -> PreTrainedTokenizerFast:
@@ -49,11 +54,11 @@ def tiny_model(seed: int = 0, **changes: object) -> Qwen2ForCausalLM:
     return Qwen2ForCausalLM(Qwen2Config(**(shape | heads | ends | scale | changes))).eval()
 
 
-def make_sampler(lean: bool, model: PreTrainedModel | None = None) -> Sampler:
+def make_sampler(kind: str, model: PreTrainedModel | None = None) -> Sampler:
     loaded = LoadedModel(model or tiny_model(), small_tokenizer(), "tiny", torch.device("cpu"))
     loop = OwnLoop(loaded)
-    assert loop.lean  # what this model gets on its own
-    loop.lean = lean
+    assert loop.lean and loop.slots  # what this model gets on its own, and what a larger one would get
+    loop.lean, loop.slots = kind == "lean", kind == "slots"
     return Sampler(loaded, loop)
 
 
@@ -69,10 +74,10 @@ def reference_logprobs(model: PreTrainedModel, prompt: Sequence[int], ids: Seque
     return logits.log_softmax(-1).gather(-1, torch.tensor(ids)[:, None])[:, 0]
 
 
-@pytest.mark.parametrize("lean", [True, False])
+@KINDS
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_logprobs_of_a_batch_are_those_of_a_row_alone(lean: bool, temperature: float):
-    made = make_sampler(lean)
+def test_logprobs_of_a_batch_are_those_of_a_row_alone(kind: str, temperature: float):
+    made = make_sampler(kind)
     prompts = encode_prompts(made.loaded.tokenizer, PROMPTS)
     for prompt, group in zip(prompts, draw(made, temperature=temperature), strict=True):
         for completion in group:
@@ -80,25 +85,26 @@ def test_logprobs_of_a_batch_are_those_of_a_row_alone(lean: bool, temperature: f
             assert torch.allclose(torch.tensor(completion.logprobs), expected, atol=1e-5)
 
 
-def test_back_ends_draw_the_same_tokens_with_the_same_logprobs():
+@pytest.mark.parametrize("other", ["slots", "general"])
+def test_back_ends_draw_the_same_tokens_with_the_same_logprobs(other: str):
     """Same noise, so a difference would be one of logits. One key head and an untied output head included."""
     model = tiny_model(seed=3, num_hidden_layers=3, num_key_value_heads=1, tie_word_embeddings=False)
-    for lean, general in zip(draw(make_sampler(True, model)), draw(make_sampler(False, model)), strict=True):
+    for lean, general in zip(draw(make_sampler("lean", model)), draw(make_sampler(other, model)), strict=True):
         assert [c.token_ids for c in lean] == [c.token_ids for c in general]
         for one, other in zip(lean, general, strict=True):
             assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
 
 
-@pytest.mark.parametrize("lean", [True, False])
-def test_same_seed_same_tokens_other_seed_other_tokens(lean: bool):
-    made = make_sampler(lean)
+@KINDS
+def test_same_seed_same_tokens_other_seed_other_tokens(kind: str):
+    made = make_sampler(kind)
     assert draw(made) == draw(made)
     assert draw(made) != draw(made, generator_seed=6)
 
 
-@pytest.mark.parametrize("lean", [True, False])
-def test_cold_sampling_is_greedy_decoding(lean: bool):
-    made = make_sampler(lean)
+@KINDS
+def test_cold_sampling_is_greedy_decoding(kind: str):
+    made = make_sampler(kind)
     for prompt, group in zip(
         encode_prompts(made.loaded.tokenizer, PROMPTS), draw(made, temperature=1e-6, group_size=2), strict=True
     ):
@@ -110,13 +116,13 @@ def test_cold_sampling_is_greedy_decoding(lean: bool):
         assert [completion.token_ids for completion in group] == [greedy, greedy]
 
 
-@pytest.mark.parametrize("lean", [True, False])
-def test_eos_is_kept_ends_the_row_and_is_not_in_the_text(lean: bool):
+@KINDS
+def test_eos_is_kept_ends_the_row_and_is_not_in_the_text(kind: str):
     model = tiny_model()
     with torch.no_grad():  # make EOS likely: its embedding is the head's row
         model.model.embed_tokens.weight[0] = model.model.embed_tokens.weight.mean(0)
         model.model.norm.weight.mul_(0.2)
-    made = make_sampler(lean, model)
+    made = make_sampler(kind, model)
     completions = [c for group in draw(made, group_size=64, max_new_tokens=40) for c in group]
     ended, cut = [c for c in completions if c.finished], [c for c in completions if not c.finished]
     assert ended and cut
@@ -126,10 +132,10 @@ def test_eos_is_kept_ends_the_row_and_is_not_in_the_text(lean: bool):
     assert not any("<|" in c.text and 1 not in c.token_ids for c in completions)
 
 
-@pytest.mark.parametrize("lean", [True, False])
-def test_draws_follow_the_policy(lean: bool):
+@KINDS
+def test_draws_follow_the_policy(kind: str):
     """First tokens of 4,000 draws against the softmax, by the largest deviation in standard errors."""
-    made = make_sampler(lean)
+    made = make_sampler(kind)
     count = 4_000
     group = draw(made, PROMPTS[:1], group_size=count, max_new_tokens=1)[0]
     prompt = encode_prompts(made.loaded.tokenizer, PROMPTS[:1])[0]
@@ -139,15 +145,52 @@ def test_draws_follow_the_policy(lean: bool):
     assert ((seen - p).abs() / (p * (1 - p) / count).sqrt().clamp(min=1 / count)).max() < 5
 
 
-@pytest.mark.parametrize("lean", [True, False])
-def test_a_small_memory_budget_changes_nothing_but_the_batches(lean: bool, monkeypatch: pytest.MonkeyPatch):
-    made = make_sampler(lean)
+@KINDS
+def test_a_small_memory_budget_changes_nothing_but_the_batches(kind: str, monkeypatch: pytest.MonkeyPatch):
+    made = make_sampler(kind)
     monkeypatch.setattr(own, "CACHE_BUDGET", 1)
     for prompt, group in zip(encode_prompts(made.loaded.tokenizer, PROMPTS), draw(made), strict=True):
         assert len(group) == 4
         for completion in group:
             expected = reference_logprobs(made.loaded.model, prompt, completion.token_ids, 1.0)
             assert torch.allclose(torch.tensor(completion.logprobs), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("repeats", [1, 3, 8])
+def test_a_row_that_ends_gives_its_place_to_the_next(repeats: int, monkeypatch: pytest.MonkeyPatch):
+    """Eight places for 24 rows of all lengths: one decode, right log-probabilities, the same for the same seed."""
+    model = tiny_model()
+    with torch.no_grad():  # make EOS likely, as above
+        model.model.embed_tokens.weight[0] = model.model.embed_tokens.weight.mean(0)
+        model.model.norm.weight.mul_(0.2)
+    made = make_sampler("slots", model)
+    prompts = [" ".join(["x"] * (1 + 7 * i % 11)) for i in range(24 // repeats)]
+    rows = encode_prompts(made.loaded.tokenizer, prompts)
+    per_row = (max(map(len, rows)) + 40) * 2 * 2 * 2 * 8 * 4
+    monkeypatch.setattr(own, "CACHE_BUDGET", 8 * per_row)
+    decodes, fills = list[int](), list[int]()
+    prefill, fill = own.SlotDecoder.prefill, own.SlotDecoder.fill
+
+    def watched(decoder: own.SlotDecoder, *given: Any) -> torch.Tensor:
+        decodes.append(len(given[0]) * given[1])
+        return prefill(decoder, *given)
+
+    def watched_fill(decoder: own.SlotDecoder, *given: Any) -> torch.Tensor:
+        fills.append(len(given[0]))
+        return fill(decoder, *given)
+
+    monkeypatch.setattr(own.SlotDecoder, "prefill", watched)
+    monkeypatch.setattr(own.SlotDecoder, "fill", watched_fill)
+    options = {"group_size": repeats, "max_new_tokens": 40}
+    groups = draw(made, prompts, **options)
+    assert len(decodes) == 1 and decodes[0] <= 8 and sum(fills) == 24 and len(fills) > 2
+    assert len({len(each.token_ids) for group in groups for each in group}) > 2
+    for row, group in zip(rows, groups, strict=True):
+        assert len(group) == repeats
+        for completion in group:
+            expected = reference_logprobs(model, row, completion.token_ids, 1.0)
+            assert torch.allclose(torch.tensor(completion.logprobs), expected, atol=1e-5)
+    assert draw(made, prompts, **options) == groups
 
 
 class FakeMemory:
@@ -171,7 +214,7 @@ def test_when_memory_runs_out_the_rows_are_halved_for_good(
     room: int, tried: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     """Groups of 4 for 3 prompts: whole groups while they fit, then parts of one. Right log-probabilities in all."""
-    made, memory = make_sampler(True), FakeMemory(monkeypatch, room)
+    made, memory = make_sampler("lean"), FakeMemory(monkeypatch, room)
     groups = draw(made)
     assert list(dict.fromkeys(memory.decodes)) == tried
     assert len(caplog.records) == len(tried) - 1
@@ -187,15 +230,17 @@ def test_when_memory_runs_out_the_rows_are_halved_for_good(
 
 
 def test_a_row_that_does_not_fit_alone_is_an_error(monkeypatch: pytest.MonkeyPatch):
-    made = make_sampler(True)
+    made = make_sampler("lean")
     FakeMemory(monkeypatch, 0)
     with pytest.raises(torch.OutOfMemoryError):
         draw(made)
     assert not made.loaded.model.training
 
 
-def test_a_token_is_never_one_without_mass_nor_beyond_the_vocabulary():
+@pytest.mark.parametrize("wide", [1, 2**14])
+def test_a_token_is_never_one_without_mass_nor_beyond_the_vocabulary(wide: int, monkeypatch: pytest.MonkeyPatch):
     """Not at the ends of the vocabulary either, whatever the random number rounds to."""
+    monkeypatch.setattr(choosing, "WIDE", wide)
     logits = torch.full((1, 300), -torch.inf)
     logits[0, [7, 200]] = 0.0
     generator = torch.Generator().manual_seed(0)
@@ -205,10 +250,10 @@ def test_a_token_is_never_one_without_mass_nor_beyond_the_vocabulary():
     assert abs((tokens == 7).float().mean() - 0.5) < 0.02
 
 
-@pytest.mark.parametrize("lean", [True, False])
-def test_sampling_sees_weights_changed_since_the_last_call_and_leaves_the_mode_alone(lean: bool):
+@KINDS
+def test_sampling_sees_weights_changed_since_the_last_call_and_leaves_the_mode_alone(kind: str):
     model = tiny_model()
-    made = make_sampler(lean, model)
+    made = make_sampler(kind, model)
     before = draw(made)
     model.train()
     with torch.no_grad():
@@ -221,14 +266,14 @@ def test_long_prompts_lose_their_beginning():
     tokenizer = small_tokenizer()
     whole = encode_prompts(tokenizer, PROMPTS)
     assert encode_prompts(tokenizer, PROMPTS, 5) == [row[-5:] for row in whole]
-    made = make_sampler(True)
+    made = make_sampler("lean")
     group = draw(made, PROMPTS[1:2], max_prompt_tokens=5)[0]
     expected = reference_logprobs(made.loaded.model, whole[1][-5:], group[0].token_ids, 1.0)
     assert torch.allclose(torch.tensor(group[0].logprobs), expected, atol=1e-5)
 
 
 def test_no_prompts_no_groups():
-    made = make_sampler(True)
+    made = make_sampler("lean")
     assert draw(made, []) == []
     assert encode_completions(made.loaded.tokenizer, []) == []
 
@@ -248,11 +293,24 @@ def test_completions_are_encoded_letter_by_letter():
 
 
 def test_the_likeliest_token_has_no_gap():
-    made = make_sampler(True)
+    made = make_sampler("lean")
     greedy = draw(made, PROMPTS[:1], temperature=1e-6)[0][0]
     prompts = encode_prompts(made.loaded.tokenizer, PROMPTS[:1])
     score = teacher_forced(made.loaded.model, prompts, [greedy.token_ids])[0]
     assert score.gap.abs().max() == 0
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
+def test_a_large_vocabulary_is_drawn_from_as_a_small_one(temperature: float, monkeypatch: pytest.MonkeyPatch):
+    """Also where its size is no multiple of a block, and in half precision."""
+    logits = 3 * torch.randn(50, 1_000, generator=torch.Generator().manual_seed(0))
+    logits[:, 500:] = -torch.inf
+    plain = choose(logits, temperature, torch.Generator().manual_seed(1))
+    monkeypatch.setattr(choosing, "WIDE", 1)
+    tokens, logprobs = choose(logits, temperature, torch.Generator().manual_seed(1))
+    assert torch.equal(tokens, plain[0]) and torch.allclose(logprobs, plain[1], atol=1e-5)
+    half = choose(logits.bfloat16(), temperature, torch.Generator().manual_seed(1))
+    assert torch.equal(half[0], choose(logits.bfloat16().float(), temperature, torch.Generator().manual_seed(1))[0])
 
 
 def test_temperature_zero_takes_the_likeliest_token() -> None:

@@ -150,3 +150,17 @@ def test_nothing_to_predict_from_is_refused():
         with pytest.raises(ValueError, match="without tokens"):
             reader.read([row], end=END)
     assert reader.read([]) == []
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("batch_rows", [1, 128])
+def test_states_are_those_of_the_whole_text(model: Callable[[], PreTrainedModel], batch_rows: int) -> None:
+    made, network = rows(), model()
+    read = PrefixReader(network, END, batch_rows=batch_rows).read(made, end=END, layers=(1, 2))
+    for row, scores in zip(made, read, strict=True):
+        with torch.no_grad():
+            text = torch.tensor([[*row.head, *row.body]])
+            whole = network.get_decoder()(input_ids=text, output_hidden_states=True).hidden_states
+        assert scores.state is not None and scores.state.shape == (2, whole[1].shape[-1])
+        torch.testing.assert_close(scores.state[0], whole[1][0, -1], rtol=1e-4, atol=1e-5)
+    assert all(scores.state is None for scores in PrefixReader(network, END).read(made, end=END))

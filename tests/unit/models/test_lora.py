@@ -54,7 +54,6 @@ def scores(learner: TrlLearner) -> Tensor:
 
 def test_a_fresh_adapter_changes_no_logprob(base: Path):
     plain = TrlLearner(load_model(str(base), device="cpu", role="solver", for_training=True), SolverConfig())
-    plain._packed = False  # the same path
     assert torch.equal(scores(make(base)), scores(plain))
 
 

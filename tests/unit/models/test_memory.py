@@ -56,7 +56,7 @@ lora.weights_digest = lambda name: "0" * 64  # it was never on a disk
 if train == "lora":
     policy = add_adapter(policy, rank=16, alpha=32)
 learner = TrlLearner(policy, settings, activation_checkpointing=checkpointing)
-rows = tuple(TrainingRow(tuple(range(i, i + P)), (7,) * T, (-1.0,) * T, 1.0 - i % 2 * 2) for i in range(B))
+rows = tuple(TrainingRow(tuple(range(P)), (7,) * T, (-1.0,) * T, 1.0 - i % 2 * 2) for i in range(B))
 learner.update(Batch(rows))
 learner.update(Batch(rows))
 adapter = adapter_numbers(shape, 16, None) if train == "lora" else 0

@@ -1,22 +1,27 @@
-"""How a run's metrics are followed: exactly, once, within fixed memory, whatever happens to the file."""
+"""A run's metrics: written whole or not at all, and followed exactly, once, within fixed memory."""
 
 import json
+import math
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from builders.api_server import full_row, monitor, played
-from builders.monitor import exam_row, row
-from hypothesis import given
+from builders.monitor import exam_row, read_metrics, row
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from codezero.monitor import run_state as history
-from codezero.monitor.metrics_file import FILE_NAME, MAX_LINE, MetricsFile, Tail, parse
+from codezero.monitor.metrics_file import FILE_NAME, KEYS, MAX_LINE, MAX_TEXT, MetricsFile, Tail, number, parse
 from codezero.monitor.run_state import Averaged, History
 from codezero.monitor.run_types import MAX_EXAMS, MAX_POINTS
+from codezero.types import Metrics
 
+values = st.none() | st.floats() | st.integers(-(10**15), 10**15) | st.text(max_size=30)
+metrics = st.dictionaries(st.text(min_size=1, max_size=12), values, max_size=6)
 OTHER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 
 
@@ -203,3 +208,84 @@ def test_two_hundred_thousand_rows_are_read_in_bounded_memory(tmp_path: Path) ->
     iteration, points, memory = map(int, done.stdout.split())
     assert iteration == 200_000 and MAX_POINTS // 2 <= points <= MAX_POINTS
     assert size > 150 << 20 and memory < 32 << 20
+
+
+def written(folder: Path, *measured: Metrics) -> Path:
+    file = MetricsFile(folder)
+    for each in measured:
+        file.append(each)
+    file.close()
+    return file.path
+
+
+def iterations(path: Path) -> list[object]:
+    return [row["iteration"] for row in read_metrics(path)]
+
+
+def test_every_row_has_the_promised_keys(tmp_path: Path) -> None:
+    row = json.loads(written(tmp_path, {"iteration": 3, "reward/mean": 0.5}).read_text())
+    assert set(KEYS) <= set(row)
+    assert row["reward/mean"] == 0.5
+    assert row["eval/average_at_8"] is None
+    assert row["time"] > 1e9
+
+
+@given(metrics)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+def test_what_is_appended_is_read_back(tmp_path: Path, measured: Metrics) -> None:
+    (tmp_path / FILE_NAME).unlink(missing_ok=True)
+    row = measured | {"iteration": 1}
+    (read,) = read_metrics(written(tmp_path, row))
+    for key, value in row.items():
+        wanted = None if isinstance(value, float) and not math.isfinite(value) else value
+        assert read[key] == wanted
+
+
+def test_lines_are_json_that_any_reader_takes(tmp_path: Path) -> None:
+    path = written(tmp_path, {"iteration": 1, "train/loss": math.nan, "train/entropy": math.inf, "x": "a\nb\u2028c"})
+    (line,) = path.read_bytes().splitlines()
+    row = json.loads(line, parse_constant=lambda name: pytest.fail(name))
+    assert (row["train/loss"], row["train/entropy"]) == (None, None)
+
+
+def test_a_torn_last_line_is_cut_off_at_opening(tmp_path: Path) -> None:
+    path = written(tmp_path, {"iteration": 1}, {"iteration": 2})
+    whole = path.read_bytes()
+    for cut in range(1, 30):
+        path.write_bytes(whole[:-cut])
+        assert iterations(path) == [1]
+        written(tmp_path, {"iteration": 7})
+        assert iterations(path) == [1, 7]
+
+
+def test_truncation_drops_the_crashed_future_and_appending_goes_on(tmp_path: Path) -> None:
+    file = MetricsFile(tmp_path)
+    for iteration in range(10):
+        file.append({"iteration": iteration, "reward/mean": 0.1 * iteration})
+    file.truncate_after(6)
+    file.append({"iteration": 7})
+    file.close()
+    assert iterations(file.path) == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert number(read_metrics(file.path)[6], "reward/mean") == pytest.approx(0.6)
+    assert list(tmp_path.iterdir()) == [file.path]
+
+
+def test_a_killed_writer_loses_nothing_it_had_appended(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, pathlib\n"
+        "from codezero.monitor.metrics_file import MetricsFile\n"
+        f"file = MetricsFile(pathlib.Path({str(tmp_path)!r}))\n"
+        "for iteration in range(1000):\n"
+        "    file.append({'iteration': iteration})\n"
+        "    if iteration == 500: print('now', flush=True)\n"
+        f"os.kill(os.getpid(), {int(signal.SIGKILL)})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=os.environ, timeout=120, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert iterations(tmp_path / FILE_NAME) == list(range(1000))
+
+
+def test_no_file_is_no_rows_and_text_is_bounded(tmp_path: Path) -> None:
+    assert read_metrics(tmp_path / "none") == []
+    (row,) = read_metrics(written(tmp_path, {"iteration": 1, "note": "x" * 10**6}))
+    assert row["note"] == "x" * MAX_TEXT

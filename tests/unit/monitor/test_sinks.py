@@ -9,7 +9,6 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,10 @@ from codezero.errors import ConfigError
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.sinks import (
     MOST_WAITING,
-    TENSORBOARD_FOLDER,
     BackgroundSink,
     Observe,
     Sink,
     close_all,
-    tensorboard_sink,
     wandb_sink,
 )
 from codezero.types import Metrics
@@ -126,29 +123,6 @@ def test_a_sink_that_hangs_drops_rows_and_delays_nothing(caplog: pytest.LogCaptu
     assert thread.daemon
 
 
-def test_tensorboard_files_can_be_read_back(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboardX", reason="the extra `tensorboard` is not installed")
-    for began in (0, 3):  # a run, and the same one going on
-        with tensorboard_sink(tmp_path, began) as observe:
-            observe(ROW | {"iteration": began + 1}, 1_700_000_000.5)
-    events = [event for path in sorted((tmp_path / TENSORBOARD_FOLDER).iterdir()) for event in events_in(path)]
-    told = {(value.tag, event.step, value.simple_value) for event in events for value in event.summary.value}
-    assert ("reward/mean", 1, 0.5) in told and ("reward/mean", 4, 0.5) in told
-    assert not any("loss" in tag or "source" in tag for tag, _, _ in told)
-    assert {event.wall_time for event in events if event.summary.value} == {1_700_000_000.5}
-    assert any(event.session_log.status == 1 and event.step == 4 for event in events)  # START: drop later ones
-
-
-def events_in(path: Path) -> Iterator[object]:
-    """The records of a TFRecord file: length (8 bytes), its checksum (4), the record, its checksum (4)."""
-    event = importlib.import_module("tensorboardX.proto.event_pb2").Event
-    data = path.read_bytes()
-    while data:
-        length = int.from_bytes(data[:8], "little")
-        yield event.FromString(data[12 : 12 + length])
-        data = data[16 + length :]
-
-
 def test_wandb_offline_keeps_a_run_without_account_or_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(
         "wandb", reason="the extra `wandb` is not installed; it is too large for the tests' environment"
@@ -184,20 +158,11 @@ def test_a_wandb_process_that_dies_is_one_warning(
     assert "no wandb today" in (tmp_path / "logs" / "wandb.log").read_text()
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        (MonitorConfig(wandb="x"), "monitor.wandb=x: wandb is not installed; run .* --extra wandb`, or drop it$"),
-        (MonitorConfig(tensorboard=True), "monitor.tensorboard=true: tensorboardX .* --extra tensorboard`"),
-    ],
-    ids=["wandb", "tensorboard"],
-)
-def test_what_is_not_installed_is_refused_with_its_remedy(
-    monkeypatch: pytest.MonkeyPatch, config: MonitorConfig, message: str
-) -> None:
+def test_what_is_not_installed_is_refused_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    message = "monitor.wandb=x: wandb is not installed; run .* --extra wandb`, or drop it$"
     with pytest.raises(ConfigError, match=message):
-        check_extras(NodeConfig(monitor=config))
+        check_extras(NodeConfig(monitor=MonitorConfig(wandb="x")))
 
 
 def test_nothing_is_needed_when_nothing_is_on(monkeypatch: pytest.MonkeyPatch) -> None:

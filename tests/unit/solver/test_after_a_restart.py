@@ -9,7 +9,6 @@ from builders.models import bits, random_rows, tiny_policy
 from codezero.config import SolverConfig
 from codezero.errors import CheckpointError
 from codezero.problems.synthetic.tasks import make_task
-from codezero.solver import learner
 from codezero.solver.batch import Batch
 from codezero.solver.learner import TrlLearner
 from codezero.swarm.proposals import LocalSwarm
@@ -18,13 +17,13 @@ from codezero.swarm.proposals import LocalSwarm
 def forgetful() -> TrlLearner:
     """Of a model with dropout, which draws from torch's own generator."""
     policy = tiny_policy()
+    policy.model.config.attention_dropout = 0.5
     for layer in policy.model.model.layers:
         layer.self_attn.attention_dropout = 0.5
     return TrlLearner(policy, SolverConfig(minibatches=2, learning_rate=0.05))
 
 
-def test_a_restarted_learner_drops_what_it_would_have_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learner, "is_lean", lambda model: False)  # the lean forward pass knows no dropout
+def test_a_restarted_learner_drops_what_it_would_have_dropped(tmp_path: Path) -> None:
     whole, cut = forgetful(), forgetful()
     rows = Batch(tuple(random_rows(8)))
     losses = [whole.update(rows).loss, whole.update(rows).loss]

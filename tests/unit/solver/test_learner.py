@@ -15,10 +15,12 @@ from oracles.grpo_loss import policy_loss, token_logprobs
 from torch import Tensor
 
 from codezero.config import SolverConfig
+from codezero.models.generation import OwnLoop
 from codezero.models.load import LoadedModel
 from codezero.solver.batch import Batch, TrainingRow, collate
 from codezero.solver.learner import TrlLearner, learning_rate
 from codezero.solver.logprobs import packed_logprobs
+from codezero.solver.updater import USUAL, measure
 
 PATHS = pytest.mark.parametrize("path", ["packed", "pieces", "trl"])
 """packed: small models. pieces: others off CUDA. trl: TRL's fused head, for CUDA; it computes the same here."""
@@ -304,3 +306,26 @@ def test_the_optimiser_follows_the_settled_rate():
     learner.steps = 3
     learner.update(Batch(tuple(random_rows(4))))
     assert learner._optimizer.param_groups[0]["lr"] == pytest.approx(learning_rate(learner.config, learner.steps - 1))
+
+
+def test_a_cpu_that_multiplies_in_bfloat16_learns_the_same_direction_and_agrees_with_its_sampler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Weights, gradients and the sums over the vocabulary stay float32."""
+    batch, found = Batch(tuple(random_rows(16))), list[Tensor]()
+    for quick in (False, True):
+        monkeypatch.setattr("codezero.solver.learner.computes_bfloat16", lambda quick=quick: quick)
+        policy = dataclasses.replace(tiny_policy(hidden=64), sampled_in=torch.bfloat16)
+        learner = make(policy=policy)
+        (of_step,) = gradients(learner, batch)[1]
+        assert {gradient.dtype for gradient in of_step} == {torch.float32}
+        found.append(torch.cat([gradient.flatten() for gradient in of_step]))
+        prompts = [row.prompt_ids for row in batch.rows[:4]]
+        loop = OwnLoop(policy)
+        loop.lean = False
+        drawn = loop.draw(prompts, 4, 10, 1.0, 0)
+        learned = learner.logprobs([prompt for prompt in prompts for _ in range(4)], [each.ids for each in drawn])
+        mismatch = measure([(each.logprobs, line) for each, line in zip(drawn, learned, strict=True)])
+        assert mismatch.mean is not None and 0 < mismatch.mean < USUAL and not mismatch.alarm()
+    exact, quick = found
+    assert not torch.equal(exact, quick) and torch.cosine_similarity(exact, quick, dim=0) > 0.99
