@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 import judge
-import judge_within
 import pytest
+from judge_cost import say
 
 from codezero.commands.evaluate import read_groups
 from codezero.models.generation import Sampler
+from codezero.wiring.attempts import Wanted, problems_of
 
 LITTLE = ["--json", "--samples", "4"]
 
@@ -69,7 +70,7 @@ def test_rows_of_mbpp_are_chosen_by_their_number(tmp_path: Path, capsys: pytest.
     ]
     file = tmp_path / "mbpp.jsonl"
     file.write_text("\n".join(json.dumps(row) for row in [*rows, {"task_id": 700, "text": "x", "test_list": ["no"]}]))
-    problems = judge_within.problems_of(str(file), "601-974", 0)
+    problems = problems_of(Wanted(str(file), "601-974"), say)
     assert [problem.entry_point for problem in problems] == ["f601", "f974"]
     assert "1 rows" in capsys.readouterr().err
     assert judge.main([*LITTLE, "--problems", str(file), "--rows", "1-2"]) == 2

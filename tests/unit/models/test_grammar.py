@@ -101,11 +101,11 @@ def test_decoding_in_parts_after_memory_ran_out_begins_each_anew(monkeypatch: py
     loop, failed = OwnLoop(loaded, Structure(loaded, proposal_grammar)), list[int]()
     free = loop._loop
 
-    def tight(prompts: list[list[int]], repeats: int, *rest: object) -> object:
-        if len(prompts) * repeats > 3:
+    def tight(waiting: object, size: int, *rest: object) -> object:
+        if size > 3:
             failed.append(1)
             raise torch.OutOfMemoryError
-        return free(prompts, repeats, *rest)  # type: ignore[arg-type]
+        return free(waiting, size, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(loop, "_loop", tight)
     groups = Sampler(loaded, loop).sample(
