@@ -39,6 +39,7 @@ def test_without_arguments_it_measures_cost_worth_and_every_question(capsys: pyt
         "yes_no",
         "per_test",
         "output_match",
+        "probe",
     }
 
 
