@@ -188,10 +188,9 @@ def test_a_relay_dials_nobody_on_request(scene: Scene) -> None:
         dialled.append(writer.get_extra_info("peername"))
         writer.close()
 
-    async def attack() -> None:
+    async def attack(service: asyncio.Server) -> None:
         from codezero.swarm.hivemind_dht import split_address, start_daemon
 
-        service = await asyncio.start_server(accept, "127.0.0.1", 0)
         port: int = service.sockets[0].getsockname()[1]
         path = scene.folder / "carol.pem"
         carol = Identity.load_or_create(path).peer_id
@@ -200,6 +199,8 @@ def test_a_relay_dials_nobody_on_request(scene: Scene) -> None:
         await p2p._client.connect(peer, [way])
         while carol not in await hub.transport.connected():
             await asyncio.sleep(0.1)
+        with pytest.raises(UnreachableError):  # she serves nothing; a stream waits until her addresses are known
+            await hub.transport.ask(carol, "chunk", b"")
         await p2p.shutdown()
         while carol in await hub.transport.connected():
             await asyncio.sleep(0.1)
@@ -218,7 +219,9 @@ def test_a_relay_dials_nobody_on_request(scene: Scene) -> None:
         with pytest.raises(UnreachableError):  # that address would have been dialled
             await hub.transport.ask(carol, "chunk", b"")
         assert dialled
-        service.close()
-        await service.wait_closed()
 
-    scene.run(attack())
+    async def with_service() -> None:
+        async with await asyncio.start_server(accept, "127.0.0.1", 0) as service:
+            await attack(service)
+
+    scene.run(with_service())
