@@ -90,6 +90,8 @@ class RewardConfig:
 
     mode: Annotated[str, one_of("judge", "rlvr", "hybrid")] = "judge"
     """judge: nothing is executed. rlvr: the tests decide, run in a sandbox. hybrid: where that can tell."""
+    executed: Annotated[float, Interval(gt=0, le=1)] = 1.0
+    """With mode=hybrid: share of the attempts that are executed, by chance; the judge decides the others."""
     function: Plugin = ""
     """Own code: `types.ScoredGroup` -> a reward from 0 to 1 for each attempt, None to mask it, in the place of the four
     parts. Correctness stays what was judged."""
@@ -137,6 +139,11 @@ class EvalsConfig:
     """Of sampling the exam's attempts; 0: greedy, the likeliest token each time."""
     seed: Annotated[int, Ge(0)] = 20_000
     """Chooses the held-out problems and the sampling noise; the same on every node, so that figures compare."""
+
+    @property
+    def controls(self) -> int:
+        """Embedded problems beside an exam of other sets."""
+        return min(20, self.problems // 4)
 
     @property
     def attempts(self) -> int:

@@ -3,6 +3,7 @@
 Static pass, quarantine, caps and composite reward are a judge's. What stays undecided is unavailable, never wrong.
 """
 
+import hashlib
 import logging
 from collections.abc import Sequence
 
@@ -18,24 +19,31 @@ from codezero.types import BELIEF, Metrics, Problem, ScoredGroup, Standing, Stat
 
 logger = logging.getLogger(__name__)
 
-CLAIMS = Execution(Outcome.UNKNOWN, "the expected values are a proposer's claims")
+NOT_DUE = Execution(Outcome.UNKNOWN, "not executed: its expected values are claims, or it was not drawn")
 
 
 class ExecutedEvaluator(StaticEvaluator):
-    """Implements `protocols.Evaluator` by execution."""
+    """Implements `protocols.Evaluator` by execution; `weights.executed` of the attempts, chosen by `seed`."""
 
     def __init__(
-        self, guard: StaticGuard, sandbox: Sandbox, *, weights: RewardConfig = DEFAULT, block: str = "best"
+        self,
+        guard: StaticGuard,
+        sandbox: Sandbox,
+        *,
+        weights: RewardConfig = DEFAULT,
+        block: str = "best",
+        seed: int = 0,
     ) -> None:
         super().__init__(guard, weights, block)
-        self._sandbox = sandbox
-        logger.warning("reward.mode: every attempt is EXECUTED in a sandbox, and the outcome is the reward")
+        self._sandbox, self._seed = sandbox, seed
+        which = "every attempt is" if weights.executed == 1 else f"{weights.executed:.0%} of the attempts are"
+        logger.warning("reward.mode: %s EXECUTED in a sandbox, and the outcome is the reward", which)
 
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
-        jobs = [_job(problem, report) for (problem, _), report in zip(attempts, reports, strict=True)]
+        jobs = [self._job(problem, report) for (problem, _), report in zip(attempts, reports, strict=True)]
         executed = self._sandbox.run_distinct(job for job in jobs if job is not None)
         return [
-            self._verdict(report, CLAIMS if job is None else executed[job], completion.finished)
+            self._verdict(report, NOT_DUE if job is None else executed[job], completion.finished)
             for (_, completion), report, job in zip(attempts, reports, jobs, strict=True)
         ]
 
@@ -52,18 +60,21 @@ class ExecutedEvaluator(StaticEvaluator):
     def metrics(self) -> Metrics:
         return super().metrics() | {"judge/identity": "rlvr"}
 
+    def _job(self, problem: Problem, report: StaticReport) -> Job | None:
+        """The code to execute; None where the static pass has decided, where the tests show nothing, and for a program
+        that was not drawn. A program is drawn or not whenever it comes: a run that goes on rewards it the same."""
+        if report.code is None or program(problem, report) is None or problem.standing is Standing.CLAIMED:
+            return None
+        named = f"{self._seed} {problem.id} {report.code}".encode(errors="replace")
+        if int.from_bytes(hashlib.sha256(named).digest()[:6]) >= self._weights.executed * (1 << 48):
+            return None
+        return Job(report.code, problem.tests, problem.style is Style.STDIO)
+
     def _verdict(self, report: StaticReport, execution: Execution, finished: bool) -> Verdict:
         passed = TRUTH[execution.outcome]
         source = f"executed: {execution.reason or 'passes every test'};"
         correctness = None if passed is None else float(passed)
         return verdict(report, correctness, finished, execution.reason, source=source, weights=self._weights)
-
-
-def _job(problem: Problem, report: StaticReport) -> Job | None:
-    """The code to execute; None where the static pass has decided, or where the tests show nothing."""
-    if report.code is None or program(problem, report) is None or problem.standing is Standing.CLAIMED:
-        return None
-    return Job(report.code, problem.tests, problem.style is Style.STDIO)
 
 
 class HybridEvaluator(FrozenEvaluator):
@@ -74,9 +85,9 @@ class HybridEvaluator(FrozenEvaluator):
     say which of the two it is of.
     """
 
-    def __init__(self, watch: Watch, sandbox: Sandbox, *, weights: RewardConfig, block: str) -> None:
+    def __init__(self, watch: Watch, sandbox: Sandbox, *, weights: RewardConfig, block: str, seed: int = 0) -> None:
         super().__init__(watch, weights=weights, block=block)
-        self._executed = ExecutedEvaluator(watch.guard, sandbox, weights=weights, block=block)
+        self._executed = ExecutedEvaluator(watch.guard, sandbox, weights=weights, block=block, seed=seed)
         self._decided: list[bool] = []
 
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:

@@ -65,8 +65,13 @@ _copies: "WeakKeyDictionary[PreTrainedModel, tuple[list[int], PreTrainedModel]]"
 
 
 def quick_copy(loaded: LoadedModel) -> PreTrainedModel:
-    """The model with its present weights, in the precision that samplers are to use; itself where it has that."""
+    """The model with its present weights, in the precision that samplers are to use; itself where it has that. A base
+    and its adapter have it, if not through the forward that a learner has wrapped on a card, which casts each step."""
     model, dtype = loaded.model, loaded.sampled_in
+    if loaded.base is not None and "forward" in model.__dict__:
+        plain = copy.copy(model)  # the same layers
+        del plain.__dict__["forward"]
+        return plain
     if dtype is None or loaded.base is not None:
         return model
     tensors = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.dtype == torch.float32]

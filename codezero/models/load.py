@@ -91,8 +91,9 @@ def load_model(
     thinking: on or off where the chat template asks whether the model thinks first; auto: as the template has it.
 
     `precision` auto is bfloat16 where CUDA has it and float32 elsewhere, whatever the file holds; but a model that is
-    stored in bfloat16, and is not tiny, is read and sampled in it on a CPU that computes in it. Without `for_training`
-    the parameters take no gradient. Raises ModelError: one line with model, role and remedy.
+    stored in bfloat16, and is not tiny, is read and sampled in it on a CPU that computes in it, and on a card sampled
+    in it while float32 weights learn. Without `for_training` the parameters take no gradient. Raises ModelError: one
+    line with model, role and remedy.
     """
     where = choose_device(device, role)
     _check_directory(name, role)
@@ -101,7 +102,8 @@ def load_model(
         choice = str(thinking == "on").lower()
         tokenizer.chat_template = f"{{%- set enable_thinking = {choice} -%}}{tokenizer.chat_template}"
     dtype = choose_precision(precision, where)
-    quick = precision == "auto" and where.type == "cpu" and not nf4 and computes_bfloat16() and _is_stored_half(name)
+    native = computes_bfloat16() if where.type == "cpu" else dtype == torch.bfloat16
+    quick = precision == "auto" and native and not nf4 and _is_stored_half(name)
     if quick and not for_training:
         dtype = torch.bfloat16
     prove_device(where, dtype)

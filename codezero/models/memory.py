@@ -7,10 +7,11 @@ I intermediate size, V vocabulary; B rows of a micro-batch, S tokens of a row (p
 in the computing precision (2 or 4; on a CPU 4 for what is not stored in bfloat16).
 
 Always allocated: weights, 4 n when all are trained (float32, see `solver.learner`), b n_frozen + 4 n_t with an
-adapter; on a CPU with b = 2 the copy that is sampled from, 2 n, when all are trained; Adam's two moments, 8 n_t, or
-`ADAM_8BIT` n_t; the reference of the KL term, 4 n when all are trained and nothing with an adapter; judge and proposer,
-b n each, and nothing where they read a copy that is there already. Frozen linear layers in NF4 take `NF4` of a number
-instead of b, and the largest of them b while it is multiplied. Only one of the following is allocated at a time:
+adapter; with b = 2 the copy that is sampled from, 2 n, when all of a model stored so are trained; Adam's two moments,
+8 n_t, or `ADAM_8BIT` n_t; the reference of the KL term, 4 n when all are trained and nothing with an adapter; judge and
+proposer, b n each, and nothing where they read a copy that is there already. Frozen linear layers in NF4 take `NF4` of
+a number instead of b, and the largest of them b while it is multiplied. Only one of the following is allocated at a
+time:
 
 * an update: gradients 4 n_t; copies in half precision b n_t where b = 2; what the layers keep, B S L a, or with
   checkpointing B S L 4 H (on a CPU a group's prompt counts once), where a = 24 H + 2 H [b = 2] + (5 A + 4 I) b bytes of
@@ -170,7 +171,7 @@ def node_need(roles: Sequence[Role], *, device: str, number: int) -> Need:
         own = number if shape.half or device != "cpu" else 4
         if training is not None:
             always += _trained(name, shape, training, own)
-            if device == "cpu" and own < 4 and not training.adapter:
+            if shape.half and own < 4 and not training.adapter:
                 always.append((f"{name}'s copy", float(own * shape.parameters)))
             size = update_bytes(shape, training, texts, device=device, number=own)
             at_times.append(("update" if name == "solver" else f"{name}'s update", size))

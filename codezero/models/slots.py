@@ -49,20 +49,21 @@ class SlotLayer(DynamicLayer):
         """which[i]: the slots that begin with row i of `layer`, of whose columns those that are `real` [rows, T]."""
         if not self.is_initialized:
             heads, size = layer.keys.shape[1], layer.keys.shape[3]
-            self.dtype, self.device = layer.keys.dtype, layer.keys.device
-            # what is masked is read too, and may not be NaN
-            zeros = layer.keys.new_zeros(self.slots, heads, self.width, size)
+            self.dtype, self.device = layer.values.dtype, layer.values.device
+            # what is masked is read too, and may not be NaN; autocast leaves the keys alone in float32, until they are
+            # multiplied
+            zeros = layer.values.new_zeros(self.slots, heads, self.width, size)
             self.keys, self.values = zeros, torch.zeros_like(zeros)
             self.is_initialized = True
         for own, new in ((self.keys, layer.keys), (self.values, layer.values)):
             for slots, states, columns in zip(which, new, real, strict=True):
                 text = states[:, columns]
-                own[slots, :, : text.shape[1]] = text
+                own[slots, :, : text.shape[1]] = text.to(self.dtype)
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """A token for each slot, at `place` [slots]; what is read ends at `end`."""
-        self.keys[self.rows, :, self.place] = key_states[:, :, 0]
-        self.values[self.rows, :, self.place] = value_states[:, :, 0]
+        self.keys[self.rows, :, self.place] = key_states[:, :, 0].to(self.dtype)
+        self.values[self.rows, :, self.place] = value_states[:, :, 0].to(self.dtype)
         return self.keys[:, :, : self.end], self.values[:, :, : self.end]
 
     def aim(self, rows: Tensor, place: Tensor, end: int) -> None:

@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 
 MAX_FACT = 300
 """Characters of a fact in NODE_FILE."""
-ATTEMPTS_EVERY = 15.0
-"""Seconds between two looks at how many attempts have ended."""
+SHOWN_EVERY = 15.0
+"""Seconds between two looks at how much of a part is done."""
 
 
 class RunMonitor:
@@ -51,7 +51,7 @@ class RunMonitor:
         self.stand_ins = ""
         """What stands in for sources of problems at the start."""
         self.state = RunState(identity=identity, swarm_kind=swarm_kind, facts=dict(facts), began=time.time())
-        self._sampling: tuple[float, float, str] | None = None
+        self._begun: tuple[float, float, str] | None = None
         """Of the call under way: when it began, when it was last shown, and what was said before it."""
         self._file: MetricsFile | None = None
         self._history = History(folder)
@@ -91,21 +91,29 @@ class RunMonitor:
         self.state = replace(self.state, busy=doing)
         self._view.busy(self.state)
 
-    def attempts(self, done: int, of: int) -> None:
-        """So many attempts of one call have ended; shown from time to time, with the time that may be left."""
+    def attempted(self, done: int, of: int) -> None:
+        """So many attempts of one call have ended."""
+        self._part("sampling", "attempts have ended", done, of)
+
+    def learned(self, done: int, of: int) -> None:
+        """So many rows of one update have been read."""
+        self._part("learning", "rows are read", done, of)
+
+    def _part(self, doing: str, what: str, done: int, of: int) -> None:
+        """Shown from time to time, with the time that may be left."""
         now = time.monotonic()
-        began, shown, before = self._sampling or (now, now, self.state.busy)
+        began, shown, before = self._begun or (now, now, self.state.busy)
         if done == of:
             if shown > began:
                 self.state = replace(self.state, busy=before)
                 self._view.show(self.state)
-            self._sampling = None
+            self._begun = None
             return
-        if done and now - shown >= ATTEMPTS_EVERY:
+        if done and now - shown >= SHOWN_EVERY:
             left = duration((now - began) / done * (of - done))
-            self.busy(f"{before or 'sampling'}: {done} of {of} attempts have ended, about {left} left")
+            self.busy(f"{before or doing}: {done} of {of} {what}, about {left} left")
             shown = now
-        self._sampling = began, shown, before
+        self._begun = began, shown, before
 
     def observe(self, iteration: int, metrics: Metrics, judged: Sequence[ScoredGroup]) -> None:
         """One row and some of the groups on disk, one picture on the screen."""

@@ -51,8 +51,8 @@ class TrlLearner:
 
     Weights in half precision become float32 (steps of 1e-6 are lost in bfloat16's 8 bits), and the computation stays in
     half precision on CUDA, and in bfloat16 on a CPU that multiplies in it; frozen weights beneath an adapter stay as
-    they are. When memory runs out, the step is
-    repeated in smaller micro-batches, for the rest of the run. Raises ConfigError when several GPUs are visible.
+    they are. When memory runs out, the step is repeated in smaller micro-batches, for the rest of the run. Raises
+    ConfigError when several GPUs are visible.
     """
 
     def __init__(self, policy: LoadedModel, config: SolverConfig, *, activation_checkpointing: bool = False) -> None:
@@ -65,6 +65,8 @@ class TrlLearner:
         """Rows in one forward pass; less than configured once memory ran out."""
         self.changed: Callable[[], object] = lambda: None
         """Called when the policy has changed."""
+        self.progress: Callable[[int, int], object] = lambda done, of: None
+        """Called with how many rows of an update have been read, and how many there are."""
         self._half = policy.sampled_in or policy.model.dtype
         self._adapted = has_adapter(policy.model)
         if not self._adapted:
@@ -106,6 +108,7 @@ class TrlLearner:
         parts = minibatches(live, self.config.minibatches, self.updates)
         share = batch.token_count / self.config.minibatches
         pairs: list[dict[int, Pair]] = [{} for _ in parts]
+        self._read = 0, len(live)
         self._model.train()
         torch.manual_seed(self.updates)  # of dropout, where a model has it: a restarted run draws the same
         self.updates += 1
@@ -172,7 +175,12 @@ class TrlLearner:
 
         def follow() -> tuple[float, float]:
             self._optimizer.zero_grad()  # what a try before this one may have left
-            parts = [self._backward(micro, share_tokens, pairs) for micro in self._passes(rows)]
+            parts = list[tuple[float, float]]()
+            for micro in self._passes(rows):
+                parts.append(self._backward(micro, share_tokens, pairs))
+                done, of = self._read
+                self._read = min(of, done + len(micro)), of  # those of a try that ran out of memory come again
+                self.progress(*self._read)
             return sum(loss for loss, _ in parts), sum(clipped for _, clipped in parts)
 
         loss, clipped = self._sums(*self._within_memory(follow, len(rows)))

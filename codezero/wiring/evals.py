@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 SHOWN_REASONS = 8
 """Why attempts are undecided: the most frequent."""
 FOLDER = "evals"  # of a run, or beside the runs for a model that belongs to none
-CONTROL = 20  # embedded problems beside the exam of another set
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +243,7 @@ def build_exam_tasks(config: NodeConfig, environment: Environment, withheld: Nov
     embedded = [task_of(each, environment.prompt) for each in environment.held_out(evals.problems, evals.seed)]
     if not tasks:
         return ExamTasks(f"{REHEARSAL}: {'; '.join(lost)}", embedded, [])
-    control = [] if HELD_OUT in evals.sources else embedded[:CONTROL]
+    control = [] if HELD_OUT in evals.sources else embedded[: evals.controls]
     return ExamTasks("; ".join(names + lost), tasks, control)
 
 

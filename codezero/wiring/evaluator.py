@@ -26,6 +26,7 @@ from codezero.problems.stream import SYNTHETIC
 from codezero.problems.synthetic.programs import parse_question
 from codezero.problems.synthetic.tasks import worked
 from codezero.protocols import Evaluator
+from codezero.system.files import read_bounded
 from codezero.types import REHEARSAL, Problem, Style, Worked
 from codezero.wiring.models import FrozenModels, Say
 
@@ -86,7 +87,7 @@ def build_evaluator(
         from codezero.evaluator.executed import ExecutedEvaluator
 
         sandbox = build_sandbox(config, stack)
-        executed = ExecutedEvaluator(guard, sandbox, weights=config.reward, block=config.answer.block)
+        executed = ExecutedEvaluator(guard, sandbox, weights=config.reward, block=config.answer.block, seed=config.seed)
         executed.rewarded = rewarded or executed.rewarded
         return executed
     from codezero.evaluator.audit import Auditor
@@ -106,7 +107,7 @@ def build_evaluator(
         from codezero.evaluator.executed import HybridEvaluator
 
         sandbox = build_sandbox(config, stack)
-        evaluator = HybridEvaluator(watch, sandbox, weights=weights, block=block)
+        evaluator = HybridEvaluator(watch, sandbox, weights=weights, block=block, seed=config.seed)
     else:
         evaluator = FrozenEvaluator(watch, weights=weights, block=block)
     evaluator.rewarded = rewarded or evaluator.rewarded
@@ -219,8 +220,10 @@ def judge_identity(settings: EvaluatorConfig, quantize: str = "none") -> str:
     parts = [settings.kind, settings.model, settings.url, sorted(settings.questions), 0]  # 0: a removed setting
     parts += [quantize] if quantize != "none" and settings.kind == "local" else []
     if settings.kind == "local" and settings.probe not in ("auto", "none"):
-        with translated(ConfigError, f"evaluator.probe={settings.probe} cannot be used", OSError):
-            parts.append(hashlib.sha256(Path(settings.probe).read_bytes()).hexdigest())
+        from codezero.evaluator.probe import MOST_BYTES
+
+        with translated(ConfigError, f"evaluator.probe={settings.probe} cannot be used", OSError, ValueError):
+            parts.append(hashlib.sha256(read_bounded(Path(settings.probe), MOST_BYTES)).hexdigest())
     elif settings.probe == "none":
         parts.append(settings.probe)
     return hashlib.sha256(json.dumps([*parts, PROMPT_VERSION, files]).encode()).hexdigest()[:16]

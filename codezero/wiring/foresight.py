@@ -47,7 +47,7 @@ def foreseen(config: NodeConfig, solver: int, judge: int, flops: float) -> Fores
     verdict = 2 * judge * JUDGED / (READ * flops)
     prompt = 2 * solver * ASKED / (READ * flops)
     calibration = config.evaluator.canaries * verdict if judge else 0.0
-    exam = evals.problems * (prompt + evals.attempts * (attempt + verdict)) if evals.every else 0.0
+    exam = (evals.problems + evals.controls) * (prompt + evals.attempts * (attempt + verdict)) if evals.every else 0.0
     groups = solves.problems_per_iteration * (1 + solves.refill) / 2  # about half of the groups teach nothing at first
     passes = (2 if config.model.train == "lora" else 3) + recomputes(config, solver)
     learned = solves.problems_per_iteration * (ASKED + solves.group_size * tokens)

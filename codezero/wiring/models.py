@@ -136,12 +136,13 @@ def build_policy(
     stack: ExitStack,
     share: Callable[[], None] | None = None,
     source: "VersionSource | None" = None,
+    learned: Callable[[int, int], object] = lambda done, of: None,
 ) -> "tuple[Learner, Sampler]":
     """Who learns, and who samples from what it has learned.
 
     A trainer has a rank for each of `environments`; this process then holds a copy, and servers hold theirs. All these
     follow the versions in a folder. share: called when there is a new one. source: of what the policy follows instead
-    of learning. Raises ModelError, RankError and RolloutError.
+    of learning. learned: called as an update goes on. Raises ModelError, RankError and RolloutError.
     """
     from codezero.models.generation import Sampler
     from codezero.solver.remote import Begin, FollowingLearner, Ranks, RemoteLearner
@@ -164,7 +165,11 @@ def build_policy(
             share()
 
     if not environments:
-        learner = FollowingLearner(policy, source) if source else build_learner(config, policy)
+        if source:
+            learner = FollowingLearner(policy, source)
+        else:
+            learner = build_learner(config, policy)
+            learner.progress = learned
         if servers or share:
             publisher = build_publisher(config, versions)
             learner.changed = lambda: follow(publisher.publish(learner.updates, published(policy)))

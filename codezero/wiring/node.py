@@ -201,7 +201,7 @@ def build_node(site: Assembly, variables: Sequence[Mapping[str, str]]) -> Node:
     fingerprint = dataclasses.replace(policy_fingerprint(policy), environment=learned)
     checkpoints = CheckpointStore(site.folder.checkpoints, run.keep_checkpoints, run.resume, fingerprint=fingerprint)
     harvest = build_harvest(site, problems, solver, evaluator, learner, sampler)
-    sampler.report_to(monitor.attempts)
+    sampler.report_to(monitor.attempted)
     return Node(
         config=config,
         problems=problems,
@@ -246,7 +246,9 @@ def build_shared_policy(site: Assembly, variables: Sequence[Mapping[str, str]]) 
     if isinstance(swarm, HivemindSwarm):
         share = partial(share_versions, swarm, versions) if config.weights.share else None
         source = SwarmSource(swarm, config.weights.follow, say) if config.role == "sampler" else None
-    learner, sampler = build_policy(config, variables, versions, say, site.stack, share=share, source=source)
+    learner, sampler = build_policy(
+        config, variables, versions, say, site.stack, share=share, source=source, learned=site.monitor.learned
+    )
     if isinstance(swarm, HivemindSwarm):
         swarm.tokenizer_digest = learner.policy.tokenizer_digest
     return learner, sampler

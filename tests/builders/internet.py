@@ -102,19 +102,21 @@ class Internet:
             self._ip(host, f"route add default via {inside.rpartition('.')[0]}.1")
 
     def _output(self, host: str, *words: str) -> str:
-        command = ["ip", "netns", "exec", f"{self._prefix}{host}", *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return subprocess.run([*self.at(host), *words], check=True, capture_output=True, text=True).stdout
+
+    def at(self, host: str) -> list[str]:
+        """What stands before a command that is to run there."""
+        return ["ip", "netns", "exec", f"{self._prefix}{host}"]
 
     def inside(self, host: str, *words: str) -> None:
-        run("ip", "netns", "exec", f"{self._prefix}{host}", *words)
+        run(*self.at(host), *words)
 
     def node(self, where: str, folder: Path, **settings: Any) -> "Node":
         """Start one there."""
         return self._start(where, "gossip_node.py", str(folder / where), json.dumps(settings))
 
     def _start(self, where: str, program: str, *arguments: str) -> "Node":
-        command = ["ip", "netns", "exec", f"{self._prefix}{where}", sys.executable, str(FAKES / program)]
-        self.nodes.append(Node([*command, *arguments]))
+        self.nodes.append(Node([*self.at(where), sys.executable, str(FAKES / program), *arguments]))
         return self.nodes[-1]
 
     def close(self) -> None:

@@ -4,23 +4,14 @@ counted, and the joiner reaches the founder's chain only through his node.
 Each believes only peers that are registered on the chain.
 """
 
-import contextlib
 import json
-import os
-import re
-import signal
 import socket
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from builders.monitor import read_metrics
+from builders.users import code_of, codezero, last_row, wait_until
 
 from codezero.chain.invitation import read_invitation
 from codezero.cli import main
@@ -28,8 +19,6 @@ from codezero.swarm.identity import Identity
 
 NETWORK = "codezero.swarm.network_process"
 pytestmark = pytest.mark.timeout(600)
-SMALL = ["evals.every=0", "evaluator.canaries=80", "solver.problems_per_iteration=2", "monitor.view=off",
-         "chain.submit_after=2", "run.name=run", "proposer.model=off", "swarm.members=registry"]  # fmt: skip
 
 
 def free_port() -> int:
@@ -38,49 +27,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@contextlib.contextmanager
-def codezero(folder: Path, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A command that runs a node in `folder`, as a user would start it there."""
-    folder.mkdir(exist_ok=True)
-    path = os.pathsep.join(part for part in sys.path if part)
-    with (folder / "output.log").open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "codezero", *words, *SMALL], cwd=folder, stdout=output, stderr=output,
-            env=os.environ | {"PYTHONPATH": path},
-        )  # fmt: skip
-    try:
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(120)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def wait_until(what: str, holds: Callable[[], bool], *alive: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + 240
-    while not holds():
-        assert all(process.poll() is None for process in alive), f"a node ended while waiting: {what}"
-        assert time.monotonic() < deadline, f"did not happen: {what}"
-        time.sleep(0.3)
-
-
-def code_of(folder: Path) -> str:
-    """What the founder's node prints for others."""
-    match = re.search(r"codezero swarm join (cz1\w+)\n", (folder / "output.log").read_text())
-    return match[1] if match else ""
-
-
 def port_of_chain(folder: Path) -> int:
     return urlsplit(read_invitation(folder / "swarm.toml").chain.rpc[0]).port or 0
-
-
-def last_row(folder: Path) -> dict[str, Any]:
-    path = folder / "runs" / "run" / "metrics.jsonl"
-    rows = list(read_metrics(path)) if path.is_file() else []
-    return rows[-1] if rows else {}
 
 
 def points(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, int]:

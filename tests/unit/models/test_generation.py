@@ -193,6 +193,21 @@ def test_a_row_that_ends_gives_its_place_to_the_next(repeats: int, monkeypatch: 
     assert draw(made, prompts, **options) == groups
 
 
+@pytest.mark.parametrize("kind", ["slots", "general"])
+def test_float32_weights_are_sampled_under_autocast(kind: str):
+    """As a card's learner wraps them: keys come in float32 and values in bfloat16, of a prompt and of a step alike."""
+    model = tiny_model()
+    made = make_sampler(kind, model)
+    prompts = encode_prompts(made.loaded.tokenizer, PROMPTS)
+    plain, model.forward = model.forward, torch.autocast("cpu", torch.bfloat16)(model.forward)
+    groups = draw(made)
+    model.forward = plain
+    for prompt, group in zip(prompts, groups, strict=True):
+        for completion in group:
+            expected = reference_logprobs(model, prompt, completion.token_ids, 1.0)
+            assert torch.allclose(torch.tensor(completion.logprobs), expected, atol=0.3)
+
+
 class FakeMemory:
     """Of a decoder that has room for so many rows; notes how many each decode had."""
 

@@ -136,6 +136,23 @@ def test_it_can_be_merged_into_an_ordinary_model(base: Path, tmp_path: Path):
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:FutureWarning")
+def test_samplers_pass_by_the_forward_that_a_learner_wraps(base: Path):
+    """On a card it casts every weight in every step; what is learned is sampled all the same."""
+    policy = adapted(base)
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("the wrapped forward was called")
+
+    vars(policy.model)["forward"] = refused
+    loop = OwnLoop(policy)
+    before = loop.draw([[1, 2, 3]], 2, 6, 0.0, 0)
+    with torch.no_grad():
+        for name, weight in policy.model.named_parameters():
+            if "lora_B" in name:
+                weight.fill_(0.5)
+    assert loop.draw([[1, 2, 3]], 2, 6, 0.0, 0) != before
+
+
 def test_peft_itself_reads_the_adapter(base: Path, tmp_path: Path):
     learner = make(base)
     learner.update(Batch(tuple(random_rows(8))))

@@ -156,6 +156,16 @@ def test_micro_batches_bound_memory_and_change_nothing_else(path: str):
     assert furthest(cut[0], whole[0]) < 2e-6 * max(1, *(float(g.abs().max()) for g in whole[0]))
 
 
+def test_how_far_an_update_is_is_told_to_its_end():
+    learner = make(micro_batch_rows=2, minibatches=2)
+    told = list[tuple[int, int]]()
+    learner.progress = lambda done, of: told.append((done, of))
+    rows = random_rows(14)
+    gradients(learner, Batch(tuple(rows)))
+    live = sum(row.advantage != 0 for row in rows)
+    assert told == sorted(set(told)) and told[-1] == (live, live) and len(told) >= live / 2
+
+
 def test_minibatches_average_to_the_gradient_of_the_whole():
     batch = Batch(tuple(random_rows(16)))
     _, (whole,) = gradients(make(), batch)

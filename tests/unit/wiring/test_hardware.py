@@ -71,7 +71,7 @@ def test_auto_is_the_largest_profile_that_fits(
 
 CARDS = [
     (3, "solo"),
-    (4, "laptop"),
+    (4, "solo"),
     (6, "gpu-8g"),
     (8, "gpu-8g"),
     (10, "gpu-12g"),

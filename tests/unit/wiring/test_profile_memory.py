@@ -81,7 +81,7 @@ WITHOUT_BNB = pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is Non
 @pytest.mark.parametrize(
     ("profile", "solver", "judge", "layers", "more"),
     [
-        pytest.param("laptop", "0.5", "0.5", 12, [], id="laptop"),
+        pytest.param("laptop", "0.5", "1.5", 12, [], id="laptop"),
         pytest.param("gpu-8g", "1.5", "1.5", 4, [], id="gpu-8g"),
         pytest.param("gpu-12g", "3", "3", 4, [], id="gpu-12g", marks=WITHOUT_BNB),
         pytest.param("gpu-16g", "7", "7", 3, [], id="gpu-16g", marks=WITHOUT_BNB),

@@ -1,0 +1,64 @@
+"""Users who found and join swarms by the command line, each in a folder of his own."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from builders.monitor import read_metrics
+
+SMALL = ["evals.every=0", "evaluator.canaries=80", "solver.problems_per_iteration=2", "monitor.view=off",
+         "chain.submit_after=2", "run.name=run", "proposer.model=off", "swarm.members=registry"]  # fmt: skip
+
+
+@contextlib.contextmanager
+def codezero(folder: Path, *words: str, where: Sequence[str] = ()) -> Iterator["subprocess.Popen[bytes]"]:
+    """A command that runs a node in `folder`, as a user would start it there. where: stands before it."""
+    folder.mkdir(exist_ok=True)
+    path = os.pathsep.join(part for part in sys.path if part)
+    with (folder / "output.log").open("ab") as output:
+        process = subprocess.Popen(
+            [*where, sys.executable, "-m", "codezero", *words, *SMALL], cwd=folder, stdout=output, stderr=output,
+            env=os.environ | {"PYTHONPATH": path},
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(120)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def wait_until(what: str, holds: Callable[[], bool], *alive: "subprocess.Popen[bytes]", seconds: float = 240) -> float:
+    """Seconds until it is so."""
+    start = time.monotonic()
+    while not holds():
+        assert all(process.poll() is None for process in alive), f"a node ended while waiting: {what}"
+        assert time.monotonic() < start + seconds, f"did not happen: {what}"
+        time.sleep(0.3)
+    return time.monotonic() - start
+
+
+def code_of(folder: Path) -> str:
+    """What the founder's node prints for others."""
+    match = re.search(r"codezero swarm join (cz1\w+)\n", (folder / "output.log").read_text())
+    return match[1] if match else ""
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """What its node has written of each iteration."""
+    path = folder / "runs" / "run" / "metrics.jsonl"
+    return list(read_metrics(path)) if path.is_file() else []
+
+
+def last_row(folder: Path) -> dict[str, Any]:
+    return (rows(folder) or [{}])[-1]
