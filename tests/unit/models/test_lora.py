@@ -135,7 +135,6 @@ def test_it_can_be_merged_into_an_ordinary_model(base: Path, tmp_path: Path):
     assert torch.equal(merged.model.model.embed_tokens.weight, before["model.embed_tokens.weight"])
 
 
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:FutureWarning")
 def test_samplers_pass_by_the_forward_that_a_learner_wraps(base: Path):
     """On a card it casts every weight in every step; what is learned is sampled all the same."""
     policy = adapted(base)
@@ -153,6 +152,7 @@ def test_samplers_pass_by_the_forward_that_a_learner_wraps(base: Path):
     assert loop.draw([[1, 2, 3]], 2, 6, 0.0, 0) != before
 
 
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:FutureWarning")
 def test_peft_itself_reads_the_adapter(base: Path, tmp_path: Path):
     learner = make(base)
     learner.update(Batch(tuple(random_rows(8))))
