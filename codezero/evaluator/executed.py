@@ -19,7 +19,7 @@ from codezero.types import BELIEF, Metrics, Problem, ScoredGroup, Standing, Stat
 
 logger = logging.getLogger(__name__)
 
-NOT_DUE = Execution(Outcome.UNKNOWN, "not executed: its expected values are claims, or it was not drawn")
+CLAIMS = Execution(Outcome.UNKNOWN, "the expected values are a proposer's claims")
 
 
 class ExecutedEvaluator(StaticEvaluator):
@@ -43,7 +43,7 @@ class ExecutedEvaluator(StaticEvaluator):
         jobs = [self._job(problem, report) for (problem, _), report in zip(attempts, reports, strict=True)]
         executed = self._sandbox.run_distinct(job for job in jobs if job is not None)
         return [
-            self._verdict(report, NOT_DUE if job is None else executed[job], completion.finished)
+            self._verdict(report, CLAIMS if job is None else executed[job], completion.finished)
             for (_, completion), report, job in zip(attempts, reports, jobs, strict=True)
         ]
 
@@ -62,7 +62,8 @@ class ExecutedEvaluator(StaticEvaluator):
 
     def _job(self, problem: Problem, report: StaticReport) -> Job | None:
         """The code to execute; None where the static pass has decided, where the tests show nothing, and for a program
-        that was not drawn. A program is drawn or not whenever it comes: a run that goes on rewards it the same."""
+        that was not drawn, which the judge decides. A program is drawn or not whenever it comes: a run that goes on
+        rewards it the same."""
         if report.code is None or program(problem, report) is None or problem.standing is Standing.CLAIMED:
             return None
         named = f"{self._seed} {problem.id} {report.code}".encode(errors="replace")

@@ -68,11 +68,11 @@ def quick_copy(loaded: LoadedModel) -> PreTrainedModel:
     """The model with its present weights, in the precision that samplers are to use; itself where it has that. A base
     and its adapter have it, if not through the forward that a learner has wrapped on a card, which casts each step."""
     model, dtype = loaded.model, loaded.sampled_in
-    if loaded.base is not None and "forward" in model.__dict__:
+    if loaded.base is not None:
         plain = copy.copy(model)  # the same layers
-        del plain.__dict__["forward"]
+        plain.__dict__.pop("forward", None)
         return plain
-    if dtype is None or loaded.base is not None:
+    if dtype is None:
         return model
     tensors = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.dtype == torch.float32]
     versions = [tensor._version for tensor in tensors]  # pyright: ignore[reportPrivateUsage]

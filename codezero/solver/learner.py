@@ -109,6 +109,7 @@ class TrlLearner:
         share = batch.token_count / self.config.minibatches
         pairs: list[dict[int, Pair]] = [{} for _ in parts]
         self._read = 0, len(live)
+        self.progress(*self._read)
         self._model.train()
         torch.manual_seed(self.updates)  # of dropout, where a model has it: a restarted run draws the same
         self.updates += 1

@@ -87,7 +87,7 @@ def build_evaluator(
         from codezero.evaluator.executed import ExecutedEvaluator
 
         sandbox = build_sandbox(config, stack)
-        executed = ExecutedEvaluator(guard, sandbox, weights=config.reward, block=config.answer.block, seed=config.seed)
+        executed = ExecutedEvaluator(guard, sandbox, weights=config.reward, block=config.answer.block)
         executed.rewarded = rewarded or executed.rewarded
         return executed
     from codezero.evaluator.audit import Auditor

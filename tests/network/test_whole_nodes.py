@@ -5,6 +5,7 @@ Does not show: real models; more than eight; routers of providers.
 
 import signal
 import time
+from collections import Counter
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -24,13 +25,12 @@ PATIENCE = 1500
 """Seconds for eight nodes on two cores."""
 
 
-def learned_from(folder: Path) -> dict[str, int]:
+def learned_from(folder: Path) -> Counter[str]:
     """Attempts of each peer that were learned from."""
-    learned: dict[str, int] = {}
+    learned = Counter[str]()
     for row in rows(folder):
-        for key, value in row.items():
-            if key.startswith("swarm/external_used/") and value:
-                learned[key.rpartition("/")[2]] = learned.get(key.rpartition("/")[2], 0) + int(value)
+        used = {key.rpartition("/")[2]: value for key, value in row.items() if key.startswith("swarm/external_used/")}
+        learned += Counter({peer: int(value) for peer, value in used.items() if value})
     return learned
 
 
@@ -69,7 +69,7 @@ def test_everybody_learns_from_five_others_and_homes_go_on_without_the_founder(t
         def go_on(folder: Path) -> bool:
             others = {names[other] for other in homes if other != folder}
             now = learned_from(folder)
-            return any(now.get(peer, 0) > before[folder].get(peer, 0) for peer in others)
+            return any(now[peer] > before[folder][peer] for peer in others)
 
         again = wait_until("homes learn from homes", lambda: all(map(go_on, homes)), *joined, seconds=PATIENCE)
         print(f"without the founder after {again:.0f} s")

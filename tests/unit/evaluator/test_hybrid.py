@@ -50,10 +50,12 @@ def test_execution_decides_against_the_judge(hybrid: HybridEvaluator) -> None:
 
 
 def test_a_share_is_executed_the_same_one_every_time(hybrid: HybridEvaluator) -> None:
-    """The judge, which believes all, decides the others; what is not executed is not called undecided either."""
+    """The judge, which believes all, decides the others."""
     texts = [fence(WRONG.replace("nums", f"nums_{i}")) for i in range(80)]
-    few = HybridEvaluator(hybrid.watch, MontySandbox(), weights=replace(DEFAULT, executed=0.25), block="best", seed=3)
-    first, again = (few.score([group(FILTER, *texts)])[0] for _ in range(2))
+    weights = replace(DEFAULT, executed=0.25)
+    with MontySandbox() as sandbox:
+        few = HybridEvaluator(hybrid.watch, sandbox, weights=weights, block="best", seed=3)
+        first, again = (few.score([group(FILTER, *texts)])[0] for _ in range(2))
     executed = ["executed: " in " ".join(verdict.reasons) for verdict in first.verdicts]
     assert 8 <= sum(executed) <= 32
     assert all((verdict.correctness == 0) is ran for verdict, ran in zip(first.verdicts, executed, strict=True))

@@ -271,3 +271,18 @@ def test_a_cpu_that_computes_in_bfloat16_reads_and_samples_in_it_and_learns_in_f
     assert torch.equal(*(weight.float() for weight in both))
     monkeypatch.setattr(load_module, "computes_bfloat16", lambda: False)
     assert load_model(str(tmp_path), device="cpu", role="x").model.dtype == torch.float32
+
+
+def test_weights_that_learn_on_a_card_of_bfloat16_are_sampled_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another device stands for the card; nothing is computed there."""
+    policy = tiny_policy()
+    policy.model.to(torch.bfloat16).save_pretrained(tmp_path)
+    policy.tokenizer.save_pretrained(tmp_path)
+    monkeypatch.setattr(load_module, "TINY_PARAMETERS", 1_000)
+    monkeypatch.setattr(load_module, "choose_device", lambda *_: torch.device("meta"))
+    monkeypatch.setattr(load_module, "choose_precision", lambda *_: torch.bfloat16)
+    monkeypatch.setattr(load_module, "prove_device", lambda *_: None)
+    judge, solver = (load_model(str(tmp_path), role="x", for_training=learns) for learns in (False, True))
+    assert (judge.sampled_in, solver.sampled_in) == (None, torch.bfloat16)

@@ -125,6 +125,13 @@ def test_an_adapter_has_as_many_numbers_as_peft_gives_it():
     assert adapter_numbers(small(), 16, ["q_proj"]) == 24 * 16 * (896 + 896)
 
 
+def test_the_copy_that_is_sampled_from_is_counted_where_there_is_one():
+    policy = Role("solver", small(), Texts(512, 256, 8, 1), WHOLE)
+    for device, number, is_there in (("cuda", 2, True), ("cpu", 2, True), ("cpu", 4, False)):
+        parts = dict(node_need([policy], device=device, number=number).always)
+        assert parts.get("solver's copy") == (2 * small().parameters if is_there else None)
+
+
 def test_what_saves_memory_saves_it_in_the_estimate():
     plain = Training(0, True, False, 4)
     assert update(WHOLE) < update(plain) and update(Training(0, True, True, 2)) < update(WHOLE)
