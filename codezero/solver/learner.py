@@ -51,7 +51,7 @@ class TrlLearner:
 
     Weights in half precision become float32 (steps of 1e-6 are lost in bfloat16's 8 bits), and the computation stays in
     half precision on CUDA, and in bfloat16 on a CPU that multiplies in it; frozen weights beneath an adapter stay as
-    they are. When memory runs out, micro-batches are smaller from then on. Raises ConfigError when it sees several GPUs.
+    they are. When memory runs out, micro-batches are smaller from then on. Raises ConfigError where it sees many GPUs.
     """
 
     def __init__(self, policy: LoadedModel, config: SolverConfig, *, activation_checkpointing: bool = False) -> None:
