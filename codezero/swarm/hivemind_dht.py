@@ -52,6 +52,14 @@ def no_one(_peer: str) -> bool:
     return False
 
 
+class LiveCalls(dict[Any, "asyncio.Future[Any]"]):
+    """Calls that wait for an answer. hivemind answers also the one given up a moment ago, which ends its only reader:
+    from then on the daemon is deaf, and a peer chooses the moment."""
+
+    def __contains__(self, call: object) -> bool:
+        return super().__contains__(call) and not self[call].done()
+
+
 class Daemon(P2P):
     """hivemind's, without libp2p's relay, which carries anything for anybody; no flag turns it off, only a file."""
 
@@ -63,7 +71,7 @@ class Daemon(P2P):
 async def start_daemon(settings: SwarmConfig) -> P2P:
     """The daemon, listening, without peers: a swarm whose bootstraps are all dead must still start."""
     host = ipaddress.ip_address(settings.host)
-    return await within(
+    p2p = await within(
         START_SECONDS,
         Daemon.create(
             host_maddrs=[f"/ip{host.version}/{host}/tcp/{settings.port}"],
@@ -75,6 +83,8 @@ async def start_daemon(settings: SwarmConfig) -> P2P:
             startup_timeout=START_SECONDS,
         ),
     )
+    p2p._client.control._pending_calls = LiveCalls()
+    return p2p
 
 
 async def create_node(p2p: P2P, validator: PeerRecordValidator, knows: Callable[[str], bool] = no_one) -> DHTNode:

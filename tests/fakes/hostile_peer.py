@@ -173,7 +173,9 @@ async def fill_place() -> list[int]:
 
 async def stop_filling() -> list[int]:
     """How many records each victim has there."""
-    filling.pop().cancel()
+    task = filling.pop()
+    task.cancel()
+    await asyncio.wait([task])
     return [len((await peers["mallory"].held_by(victim, here())).data) for victim in victims]
 
 

@@ -5,6 +5,7 @@ Does not show: floods, and a majority of hostile nodes.
 
 import asyncio
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -236,6 +237,31 @@ def test_a_bad_entry_costs_only_itself(tmp_path: Path) -> None:
 
     believed, left = asyncio.run(read())
     assert believed and left == [Identity.load(tmp_path / "swarm.pem").peer_id]
+
+
+def test_an_answer_to_a_call_given_up_at_that_moment_deafens_nobody(tmp_path: Path) -> None:
+    """hivemind sets the result of a future that is cancelled, and its only reader ends."""
+
+    async def read() -> None:
+        from hivemind.proto import p2pd_pb2
+
+        from codezero.swarm.hivemind_dht import start_daemon
+
+        call, given_up, reader = uuid.uuid4(), asyncio.Future[Any](), asyncio.StreamReader()
+        given_up.cancel()
+        answer = p2pd_pb2.PersistentConnectionResponse(
+            callId=call.bytes, callUnaryResponse=p2pd_pb2.CallUnaryResponse(response=b"late")
+        )
+        reader.feed_data(bytes([answer.ByteSize()]) + answer.SerializeToString())
+        reader.feed_eof()
+        daemon = await start_daemon(SwarmConfig(identity=str(tmp_path / "swarm.pem")))
+        try:
+            daemon._client.control._pending_calls[call] = given_up
+            await daemon._client.control._read_from_persistent_conn(reader)
+        finally:
+            await daemon.shutdown()
+
+    asyncio.run(read())
 
 
 def test_what_a_flood_left_is_given_back_when_it_ends() -> None:

@@ -43,7 +43,7 @@ class Scene:
         self.mallory.stdin.write(json.dumps([name, arguments]) + "\n")
         self.mallory.stdin.flush()
         answer = self.mallory.stdout.readline()
-        assert answer, f"the hostile process ended during {name}"
+        assert answer, f"the hostile process ended during {name}: {(self.folder / 'mallory.log').read_text()}"
         return json.loads(answer)
 
     def listen(self) -> None:
