@@ -159,6 +159,16 @@ def test_the_site_is_built_strictly_and_loads_nothing_from_elsewhere(tmp_path: P
     assert "def short_answers(scored: ScoredGroup)" in re.sub("<[^>]+>", "", pages["extending"])
 
 
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+def test_systemd_has_nothing_to_say_of_the_unit(tmp_path: Path) -> None:
+    """It warns of what it does not understand, and its exit code is 0."""
+    unit = next(block.text for block in blocks(NAMES["unattended.md"]) if block.language == "ini")
+    path = tmp_path / "codezero.service"
+    path.write_text(unit.replace("/srv/codezero", str(ROOT)))
+    done = subprocess.run(["systemd-analyze", "verify", str(path)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_the_page_of_settings_is_what_the_classes_say() -> None:
     spec = importlib.util.spec_from_file_location("settings_page", ROOT / "scripts" / "settings_page.py")
     assert spec is not None and spec.loader is not None
