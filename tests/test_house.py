@@ -216,7 +216,7 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 BUDGETS = {
     "files": 310,
-    "lines": 50_320,
+    "lines": 50_313,
     "lines of code": 35_145,
     "files in the root": 14,
     "rows of imports": 13,

@@ -163,8 +163,6 @@ class MonitorConfig:
 
     view: Annotated[str, one_of("auto", "live", "plain", "off")] = "auto"
     """auto: live on a terminal, plain lines elsewhere."""
-    log_format: Annotated[str, one_of("text", "json")] = "text"
-    """Of logs/swarm.log. json: one object a line, with time, level, logger, message and the kind of error."""
     wandb: str = ""
     """[ENTITY/]PROJECT of Weights & Biases; empty: none. Without WANDB_API_KEY: to logs/wandb. Needs extra `wandb`."""
 

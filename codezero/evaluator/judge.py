@@ -87,11 +87,11 @@ class LikelihoodJudge:
         self._most_tokens: float = getattr(loaded.model.config, "max_position_embeddings", None) or math.inf
         self._tokenizer, self._conversation = loaded.tokenizer, Conversation(loaded.tokenizer)
         self._loaded, self.parameters = loaded, loaded.model.num_parameters()
-        self._reader = PrefixReader(loaded.model, loaded.pad_id, batch_rows=batch_rows, share=share_prefix)
+        self.reader = PrefixReader(loaded.model, loaded.pad_id, batch_rows=batch_rows, share=share_prefix)
         self._end = loaded.stop_ids[0]
         self._opening = self._ids([fence("").partition("\n")[0] + "\n"])[0]
         self._cache: dict[tuple[Program, frozenset[str]], Reading] = {}
-        if why := self._conversation.why_not or (self._reader.why_not if share_prefix else ""):
+        if why := self._conversation.why_not or (self.reader.why_not if share_prefix else ""):
             logger.info("the judge reads every prompt in full: %s", why)
 
     def read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
@@ -177,7 +177,7 @@ class LikelihoodJudge:
             rows.append(PrefixRow(tuple(head), code, tuple(ask for prompt, ask in fitting if not prompt)))
             rows += [PrefixRow(prompt, (), (ask,)) for prompt, ask in fitting if prompt]
         end = self._end if score_code else None
-        scores = iter(self._reader.read(rows, end=end, choices=choices, layers=layers))
+        scores = iter(self.reader.read(rows, end=end, choices=choices, layers=layers))
         replies: list[_Reply | None] = []
         for code, sheet, fit in zip(codes, sheets, fits, strict=True):
             if fit is None:

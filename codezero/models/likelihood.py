@@ -15,6 +15,7 @@ Legend for shapes: B rows of a batch, P tokens of the past, T new tokens, V voca
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 import torch
@@ -61,6 +62,8 @@ class PrefixReader:
         """`batch_rows` bounds the rows of a forward pass. `share` False reads every text in full."""
         self.why_not = why_not_plain(model) if share else "not asked to"
         """Why nothing is shared; empty when it is."""
+        self.progress: Callable[[int, int], object] = lambda done, of: None
+        """Called as texts are scored."""
         self._model = model
         self._states = LayerStates(model)
         self._pad_id = pad_id
@@ -85,8 +88,14 @@ class PrefixReader:
         wanted = [i for i, row in enumerate(rows) if end is not None or row.asks]
         shared = [i for i in wanted if not self.why_not and len(rows[i].head) > 1]
         whole = sorted(set(wanted) - set(shared))
+        scores: dict[_Key, AskScores] = {}
+        of = sum((end is not None) + len(row.asks) for row in rows)
         with self._states.of(layers):
-            scores = dict(self._shared(rows, shared, end, choices)) | dict(self._unshared(rows, whole, end, choices))
+            for key, scored in chain(
+                self._shared(rows, shared, end, choices), self._unshared(rows, whole, end, choices)
+            ):
+                scores[key] = scored
+                self.progress(len(scores), of)
         states = self._states.kept
         return [
             RowScores(

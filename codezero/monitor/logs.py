@@ -11,12 +11,9 @@ import os
 import re
 import sys
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from urllib.parse import urlsplit
-
-import msgspec
 
 from codezero.errors import CodeZeroError
 from codezero.monitor.text import clean
@@ -80,35 +77,10 @@ class CleanFormatter(logging.Formatter):
         record.message = record.getMessage()
         record.asctime = self.formatTime(record)
         line = clean(self._secrets.hide(self.formatMessage(record)), MAX_MESSAGE)
-        return "\n".join(filter(None, (line, self.trace(record))))
-
-    def trace(self, record: logging.LogRecord) -> str:
-        """Not from `record.exc_text`, where another handler may have left it as it came. Empty: no exception."""
-        text = self.formatException(record.exc_info) if record.exc_info else ""
-        return clean(self._secrets.hide(text), MAX_TRACEBACK, lines=True)
-
-
-class JsonFormatter(CleanFormatter):
-    """One JSON object a line: time (RFC 3339, UTC), level, logger, message, process, and of errors `error` and `trace`.
-
-    `error` is the kind: what the record gives as `error_kind`, else the name of its exception's class.
-    """
-
-    def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        entry: dict[str, str | int] = {
-            "time": moment.replace("+00:00", "Z"),
-            "level": record.levelname,
-            "logger": clean(record.name),
-            "message": clean(self._secrets.hide(record.getMessage()), MAX_MESSAGE),
-            "process": record.process or 0,
-        }
-        raised = record.exc_info[0] if record.exc_info else None
-        if kind := str(getattr(record, "error_kind", "") or (raised.__name__ if raised else "")):
-            entry["error"] = clean(kind)
-        if trace := self.trace(record):
-            entry["trace"] = trace
-        return msgspec.json.encode(entry).decode()
+        if not record.exc_info:
+            return line
+        trace = self.formatException(record.exc_info)  # another handler may have left `exc_text` as it came
+        return f"{line}\n{clean(self._secrets.hide(trace), MAX_TRACEBACK, lines=True)}"
 
 
 class CurrentStderr(logging.StreamHandler):  # pyright: ignore[reportMissingTypeArgument]
@@ -136,11 +108,11 @@ class LogFile(RotatingFileHandler):
             print(f"codezero: {self.baseFilename} cannot be written: {error.strerror}", file=sys.stderr)
 
 
-def setup_logging(folder: Path, form: str = "text", secrets: Secrets | None = None) -> list[logging.Handler]:
-    """INFO and above into `folder/swarm.log` (rotated), WARNING and above also to stderr, which stays text.
+def setup_logging(folder: Path, secrets: Secrets | None = None) -> list[logging.Handler]:
+    """INFO and above into `folder/swarm.log` (rotated), WARNING and above also to stderr.
 
-    `form` is text or json; `secrets` are hidden, with those that look like one. Returns the handlers, now on the root
-    logger in place of those of an earlier call.
+    `secrets` are hidden, with those that look like one. Returns the handlers, now on the root logger in place of those
+    of an earlier call.
     """
     root, secrets = logging.getLogger(), secrets or Secrets()
     for handler in [handler for handler in root.handlers if handler.get_name() == MARK]:
@@ -148,8 +120,7 @@ def setup_logging(folder: Path, form: str = "text", secrets: Secrets | None = No
         handler.close()
     folder.mkdir(parents=True, exist_ok=True)
     file = LogFile(folder / FILE_NAME, maxBytes=MAX_BYTES, backupCount=BACKUPS, encoding="utf-8")
-    formatter = JsonFormatter if form == "json" else CleanFormatter
-    file.setFormatter(formatter("%(asctime)s %(levelname)s %(name)s %(message)s", secrets))
+    file.setFormatter(CleanFormatter("%(asctime)s %(levelname)s %(name)s %(message)s", secrets))
     console = CurrentStderr()
     console.setLevel(logging.WARNING)
     console.setFormatter(CleanFormatter("%(levelname)s %(message)s", secrets))
@@ -178,9 +149,8 @@ def quiet_libraries() -> None:
 
 def log_survived(consequence: str, error: CodeZeroError, times: int) -> None:
     """A warning at the first of `times` and at each power of ten; the trace of the first, for the log file alone."""
-    kind = {"error_kind": type(error).__name__}
     if times == 1:
-        logger.warning("%s: %s", consequence, error, extra=kind)
-        logger.info("the trace of the first %s: %s", kind["error_kind"], consequence, exc_info=error)
+        logger.warning("%s: %s", consequence, error)
+        logger.info("the trace of the first %s: %s", type(error).__name__, consequence, exc_info=error)
     elif str(times).strip("0") == "1":
-        logger.warning("%s: %s (%d times since the start)", consequence, error, times, extra=kind)
+        logger.warning("%s: %s (%d times since the start)", consequence, error, times)

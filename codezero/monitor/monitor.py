@@ -91,16 +91,8 @@ class RunMonitor:
         self.state = replace(self.state, busy=doing)
         self._view.busy(self.state)
 
-    def attempted(self, done: int, of: int) -> None:
-        """So many attempts of one call have ended."""
-        self._part("sampling", "attempts have ended", done, of)
-
-    def learned(self, done: int, of: int) -> None:
-        """So many rows of one update have been read."""
-        self._part("learning", "rows are read", done, of)
-
-    def _part(self, doing: str, what: str, done: int, of: int) -> None:
-        """Shown from time to time, with the time that may be left."""
+    def part(self, doing: str, what: str, done: int, of: int) -> None:
+        """So much of one call is done: shown from time to time, with the time that may be left."""
         now = time.monotonic()
         began, shown, before = self._begun or (now, now, self.state.busy)
         if done == of:

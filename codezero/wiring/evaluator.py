@@ -136,6 +136,7 @@ def build_judge(config: NodeConfig, stack: ExitStack, say: Say, models: FrozenMo
         loaded = models.load(settings.model, "judge")
         probe = find_probe(loaded, settings.probe)
         judge = LikelihoodJudge(loaded, questions=settings.questions, probe=probe, batch_rows=settings.batch_rows)
+        judge.reader.progress = models.read
         if probe:
             logger.info("judge: a probe at layer %d of %d, fitted on %s", probe.layer, probe.layers, probe.fitted_on)
         if judge.unused:

@@ -58,9 +58,16 @@ def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bo
 class FrozenModels:
     """Models that never learn, each loaded once for all roles that read it, one after another and never at once."""
 
-    def __init__(self, config: NodeConfig, say: Say, policy: "LoadedModel | None" = None) -> None:
-        """`policy`: where it learns through an adapter, its base serves too, with the adapter switched off."""
-        self._config, self.say = config, say
+    def __init__(
+        self,
+        config: NodeConfig,
+        say: Say,
+        policy: "LoadedModel | None" = None,
+        read: Callable[[int, int], object] = lambda done, of: None,
+    ) -> None:
+        """`policy`: where it learns through an adapter, its base serves too, with the adapter switched off. `read`:
+        called as the judge reads."""
+        self._config, self.say, self.read = config, say, read
         self._loaded: list[LoadedModel] = []
         if policy is not None and policy.base is not None:
             policy.model.eval()

@@ -80,7 +80,7 @@ def run_node(
     with translated(
         ConfigError, f"run.logs={config.run.logs} cannot be written", OSError, mend="choose another folder"
     ):
-        setup_logging(Path(config.run.logs), config.monitor.log_format, secrets_of(config))
+        setup_logging(Path(config.run.logs), secrets_of(config))
     monitor: RunMonitor | None = None
 
     def answer(which: signal.Signals, _before: int) -> None:
@@ -189,7 +189,7 @@ def build_node(site: Assembly, variables: Sequence[Mapping[str, str]]) -> Node:
     learner, sampler = build_shared_policy(site, variables)
     policy = learner.policy
     loading.set_result(policy)
-    models = FrozenModels(config, monitor.busy, policy)
+    models = FrozenModels(config, monitor.busy, policy, partial(monitor.part, "judging", "texts are read"))
     evaluator = build_evaluator(config, canaries, stack, monitor.busy, models, environment, swarm.peer_id)
     solver = build_solver(config, environment, learner, sampler, swarm.peer_id)
     if config.verifier.model != "off":
@@ -201,7 +201,7 @@ def build_node(site: Assembly, variables: Sequence[Mapping[str, str]]) -> Node:
     fingerprint = dataclasses.replace(policy_fingerprint(policy), environment=learned)
     checkpoints = CheckpointStore(site.folder.checkpoints, run.keep_checkpoints, run.resume, fingerprint=fingerprint)
     harvest = build_harvest(site, problems, solver, evaluator, learner, sampler)
-    sampler.report_to(monitor.attempted)
+    sampler.report_to(partial(monitor.part, "sampling", "attempts have ended"))
     return Node(
         config=config,
         problems=problems,
@@ -247,7 +247,14 @@ def build_shared_policy(site: Assembly, variables: Sequence[Mapping[str, str]]) 
         share = partial(share_versions, swarm, versions) if config.weights.share else None
         source = SwarmSource(swarm, config.weights.follow, say) if config.role == "sampler" else None
     learner, sampler = build_policy(
-        config, variables, versions, say, site.stack, share=share, source=source, learned=site.monitor.learned
+        config,
+        variables,
+        versions,
+        say,
+        site.stack,
+        share=share,
+        source=source,
+        learned=partial(site.monitor.part, "learning", "rows are read"),
     )
     if isinstance(swarm, HivemindSwarm):
         swarm.tokenizer_digest = learner.policy.tokenizer_digest

@@ -96,7 +96,10 @@ def test_small_batches_change_nothing(limit: int, monkeypatch: pytest.MonkeyPatc
     """Down to rows that do not fit any budget and are read alone."""
     monkeypatch.setattr(prefix, "TOKENS_PER_BATCH", limit)
     model, given = qwen(), rows(seed=1)
-    check(model, given, PrefixReader(model, 0, batch_rows=3).read(given, end=END, choices=CHOICES))
+    reader, told = PrefixReader(model, 0, batch_rows=3), list[tuple[int, int]]()
+    reader.progress = lambda done, of: told.append((done, of))
+    check(model, given, reader.read(given, end=END, choices=CHOICES))
+    assert [done for done, _ in told] == list(range(1, len(told) + 1)) and {of for _, of in told} == {len(told)}
 
 
 def test_few_logits_at_once_change_nothing(monkeypatch: pytest.MonkeyPatch):

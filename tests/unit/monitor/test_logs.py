@@ -1,4 +1,4 @@
-"""The log file: JSON lines on demand, no flood, no secret, bounded.
+"""The log file: no forged line, no flood, no secret, bounded.
 
 Does not show secrets that are neither known to the process nor look like one.
 """
@@ -37,22 +37,19 @@ def root() -> Iterator[logging.Logger]:
 
 
 @pytest.mark.usefixtures("root")
-def test_json_lines_say_when_what_and_which_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    setup_logging(tmp_path, "json", Secrets([PLANTED]))
-    log = logging.getLogger("codezero.x")
-    log.info("peer said %s", f'"hi"\x1b[2J\n{{"level": "INFO"}} {PLANTED}')
+def test_foreign_text_forges_no_line_and_a_trace_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    setup_logging(tmp_path, Secrets([PLANTED]))
+    logging.getLogger("codezero.x").info("peer said %s", f'"hi"\x1b[2J\nERROR forged {PLANTED}')
     try:
         raise SwarmError(f"gone {PLANTED}")
     except SwarmError as error:
         log_survived("alone", error, 1)
     text = (tmp_path / "swarm.log").read_text()
-    first, warned, traced = (json.loads(line) for line in text.splitlines())
-    assert set(first) == {"time", "level", "logger", "message", "process"}
-    assert (first["level"], first["logger"], first["process"]) == ("INFO", "codezero.x", os.getpid())
-    assert first["time"].endswith("Z") and "\x1b" not in first["message"] and HIDDEN in first["message"]
-    assert (warned["error"], warned["message"]) == ("SwarmError", f"alone: gone {HIDDEN}")
-    assert traced["error"] == "SwarmError" and "Traceback" in traced["trace"] and traced["level"] == "INFO"
-    assert PLANTED not in text
+    said, warned, traced, *trace = text.splitlines()
+    assert "INFO codezero.x peer said" in said and "forged" in said and HIDDEN in said
+    assert warned.endswith(f"alone: gone {HIDDEN}") and traced.endswith("the trace of the first SwarmError: alone")
+    assert trace[0].startswith("Traceback") and trace[-1].endswith(f"SwarmError: gone {HIDDEN}")
+    assert PLANTED not in text and "\x1b" not in text
     assert capsys.readouterr().err == f"WARNING alone: gone {HIDDEN}\n"
 
 
@@ -149,7 +146,7 @@ def test_a_node_writes_no_planted_secret_in_its_logs(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "codezero", "run", "run.max_iterations=1", "run.name=r", "monitor.view=plain"]
     command += ["evaluator.kind=openai", f"evaluator.url=http://127.0.0.1:{server.server_port}", "evaluator.model=x"]
     command += ["login.page=off", "chain.kind=clock", "evals.every=0", "solver.problems_per_iteration=2"]
-    command += ["evaluator.canaries=80", "evaluator.seconds=2", "monitor.log_format=json", "run.max_failures=1"]
+    command += ["evaluator.canaries=80", "evaluator.seconds=2", "run.max_failures=1"]
     names = ("CODEZERO_JUDGE_KEY", "HF_TOKEN", "WANDB_API_KEY", "CODEZERO_PROPOSER_KEY")
     keys = {name: f"{PLANTED}-{number}" for number, name in enumerate(names)}
     try:

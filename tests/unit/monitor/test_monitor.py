@@ -65,6 +65,20 @@ def test_a_resumed_run_drops_the_future_and_remembers_the_past(tmp_path: Path) -
     resumed.close("asked to stop")
 
 
+def test_how_much_of_a_part_is_done_is_shown_with_the_time_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("codezero.monitor.monitor.SHOWN_EVERY", 0.0)
+    running = monitor(tmp_path)
+    running.busy("calibrating")
+    for done in (0, 1, 2):
+        running.part("judging", "texts are read", done, 4)
+    assert running.state.busy.startswith("calibrating: 2 of 4 texts are read, about ")
+    running.part("judging", "texts are read", 4, 4)
+    assert running.state.busy == "calibrating"
+    running.close("asked to stop")
+
+
 def test_a_run_that_never_saved_begins_again_with_one_first_exam(tmp_path: Path) -> None:
     crashed(tmp_path, 3)
     played(tmp_path, 2).close("asked to stop")
