@@ -42,7 +42,7 @@ from codezero.solver.batch import Batch, TrainingRow
 from codezero.solver.learner import TrlLearner
 
 train, checkpointing, vocabulary = sys.argv[1], sys.argv[2] == "checkpointing", int(sys.argv[3])
-B, P, T = 4, 256, 128
+B, P, T = 4, 512, 256  # of smaller tensors malloc keeps what is freed
 
 config = Qwen2Config(vocab_size=vocabulary, hidden_size=896, intermediate_size=4864, num_hidden_layers=4,
     num_attention_heads=14, num_key_value_heads=2, tie_word_embeddings=True, pad_token_id=PAD, bos_token_id=None)
