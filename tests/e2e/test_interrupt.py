@@ -112,9 +112,9 @@ def test_a_fleet_answers_at_once_and_takes_its_nodes_along(tmp_path: Path) -> No
     assert "Traceback" not in (node / "output.log").read_text()
 
 
-@pytest.mark.parametrize("words", [["monitor.view=live"], ["monitor.view=plain", "--supervise"]])
-def test_a_closed_terminal_saves_and_reports(tmp_path: Path, words: list[str]) -> None:
-    with seated(command(tmp_path, "evals.every=0", *words), tmp_path) as seat:
+def test_a_closed_terminal_saves_and_reports(tmp_path: Path) -> None:
+    """The terminal of a node's supervisor, with a live view: both lose it."""
+    with seated(command(tmp_path, "evals.every=0", "monitor.view=live", "--supervise"), tmp_path) as seat:
         seat.wait_for("a checkpoint", (tmp_path / "run" / "checkpoints" / "00000001").exists)
         seat.hang_up()
         assert seat.process.wait(120) == 0

@@ -35,7 +35,7 @@ class Node:
             "evaluator.kind": "openai",
             "evaluator.model": MODEL,
             "evaluator.url": url,
-            "evaluator.seconds": 2,
+            "evaluator.seconds": 1,
             "evaluator.questions": "[yes_no]",
             "evaluator.canaries": 80,
             "evaluator.canaries_per_iteration": 2,
@@ -86,7 +86,7 @@ def node(tmp_path: Path, brain: Judge) -> Iterator[tuple[Node, Server]]:
             node.process.wait()
 
 
-def masked(rows: list[dict[str, Any]], count: int = 3) -> bool:
+def masked(rows: list[dict[str, Any]], count: int = 2) -> bool:
     """So many iterations in a row went by without a verdict."""
     return len(rows) >= count and all(row["judge/unavailable_share"] == WHOLE for row in rows[-count:])
 
@@ -103,7 +103,7 @@ def test_training_outlives_a_judge_that_sleeps_raves_and_dies(node: tuple[Node, 
         server.state.seconds, server.state.body, server.state.mode = seconds, b'{"choices": [{"score": 1e9}]}', mode
         rows = running.until(f"masked while the judge is {mode}", masked)
         running.until_said(SILENT, outage)
-        assert all(row["reward/mean"] is None and not row["train/loss"] for row in rows[-3:])
+        assert all(row["reward/mean"] is None and not row["train/loss"] for row in rows[-2:])
         server.state.mode = "ok"
         running.until(f"judged again after {mode}", judged)
 
