@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 LONG = {
     "benchmarks/test_card", "browser/test_live", "e2e/test_data_sets", "e2e/test_found_and_join", "e2e/test_interrupt",
-    "e2e/test_outage", "e2e/test_real_models", "e2e/test_resume", "e2e/test_run",
+    "e2e/test_outage", "e2e/test_quiet", "e2e/test_real_models", "e2e/test_resume", "e2e/test_run",
     "e2e/test_two_nodes", "hostile/test_peer", "solver/test_remote", "swarm/test_connectivity",
     "wiring/test_policies",
 }  # fmt: skip
