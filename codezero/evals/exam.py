@@ -17,7 +17,7 @@ from codezero.evals.figures import pass_at_k
 from codezero.evals.grading import Grader, judged_group
 from codezero.evals.task import EvalTask
 from codezero.protocols import Evaluator, GroupSampler
-from codezero.stats import bounded_interval
+from codezero.stats import bounded_interval, packed_shares
 from codezero.types import Completion, Metrics, mean
 
 LEVELS = (1, 2, 3, 4, 5)
@@ -148,6 +148,7 @@ def executed_metrics(
         "eval/source": label,
         "eval/unknown_share": (attempts - sum(map(len, decided))) / attempts if attempts else None,
         "eval/problems": len(averages),
+        "eval/shares": packed_shares([mean(truths) for truths in decided]),
     }
     by_task = list(zip(tasks, decided, strict=True))
     return measured | {

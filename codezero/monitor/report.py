@@ -71,7 +71,7 @@ def draw_curve(path: Path, exams: Sequence[ExamView], rewards: Series) -> None:
 
 
 def headline(exams: Sequence[ExamView]) -> str:
-    """What happened to executed average@n, and whether the intervals tell start and end apart."""
+    """What happened to executed average@n, and whether it may be chance."""
     if not exams:
         return f"executed average@n: {NOT_MEASURED}"
     first, last = exams[0], exams[-1]
@@ -80,11 +80,14 @@ def headline(exams: Sequence[ExamView]) -> str:
         return f"{first.label} {_average(first)} {at}; measured once, so nothing to compare with"
     points = 100 * (last.average - first.average)
     moved = f"{'rose' if points > 0 else 'fell'} by {abs(points):.1f} points" if points else "stayed"
-    overlap = "no intervals"
-    if first.low is not None and first.high is not None and last.low is not None and last.high is not None:
+    sure = "no intervals"
+    if last.gain_low is not None and last.gain_high is not None:
+        chance = "so it may be chance" if last.gain_low <= 0 <= last.gain_high else "hardly by chance"
+        sure = f"by pairs of problems 95 % [{100 * last.gain_low:+.1f}, {100 * last.gain_high:+.1f}], {chance}"
+    elif first.low is not None and first.high is not None and last.low is not None and last.high is not None:
         apart = last.low > first.high or last.high < first.low
-        overlap = f"the 95 % intervals {'do not overlap' if apart else 'overlap, so it may be chance'}"
-    return f"{last.label} {moved}: {_average(first)} to {_average(last)}; {overlap}"
+        sure = f"the 95 % intervals {'do not overlap' if apart else 'overlap, so it may be chance'}"
+    return f"{last.label} {moved}: {_average(first)} to {_average(last)}; {sure}"
 
 
 def _average(exam: ExamView) -> str:

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self, cast
 
+import msgspec
+
 from codezero.monitor.health import hindrances
 from codezero.monitor.metrics_file import FILE_NAME, LARGEST, MAX_BYTES, Tail, number, parse, whole
 from codezero.monitor.run_types import MAX_EXAMS, MAX_POINTS, MAX_ROUNDS, ExamView, Series
 from codezero.monitor.text import clean
+from codezero.stats import paired_gain
 from codezero.types import Metrics
 
 STEPS = ("attempts", "sampling", "exchange", "learning", "proposals")
@@ -127,6 +130,8 @@ class Fold:
     """Whole rows, newest last."""
     _counters: dict[str, int] = field(default_factory=dict[str, int])
     """Error counters of the newest row, which start from 0 in every process."""
+    _first_shares: str = ""
+    """Of the first exam: see `stats.packed_shares`."""
     _trouble: str = ""
     """Of the newest row with the judge's figures."""
 
@@ -177,7 +182,7 @@ class Fold:
         if (tokens := number(row, "tokens/sampled")) is not None:
             self.series["tokens_total"].add(iteration, (self.series["tokens_total"].newest or 0.0) + tokens)
         if row.get("eval/source") is not None or row.get("eval/average_at_8") is not None:
-            self._examine(read_exam(row))
+            self._examine(read_exam(row), str(row.get("eval/shares") or ""))
         round_number = whole(row, "round")
         if iteration > 0 and round_number is not None:
             self._play(row, iteration, round_number)
@@ -189,12 +194,16 @@ class Fold:
         self._survive(row)
         self._share(row)
 
-    def _examine(self, exam: ExamView | None) -> None:
+    def _examine(self, exam: ExamView | None, shares: str) -> None:
         """Figures of another set do not compare: with them the list begins anew."""
         if exam is None:
             return
         if self.exams and "" != self.exams[-1].set != exam.set:
             self.exams.clear()
+        if not self.exams:
+            self._first_shares = shares
+        elif gain := paired_gain(self._first_shares, shares):
+            exam = msgspec.structs.replace(exam, gain_low=gain.low, gain_high=gain.high)
         self.exams.append(exam)
         if len(self.exams) > MAX_EXAMS:
             del self.exams[1:-1:2]

@@ -17,7 +17,7 @@ Series = list[tuple[float, float]]
 
 
 class ExamView(msgspec.Struct, frozen=True, kw_only=True):
-    """One sitting of the held-out problems."""
+    """One sitting of the held-out problems. gain_low to gain_high: how far above the first one's, by pairs, 95 %."""
 
     iteration: int
     source: str
@@ -27,6 +27,8 @@ class ExamView(msgspec.Struct, frozen=True, kw_only=True):
     average: float
     low: float | None
     high: float | None
+    gain_low: float | None = None
+    gain_high: float | None = None
     passed: float | None
     pass_low: float | None
     pass_high: float | None
@@ -212,7 +214,6 @@ class RolloutLine(msgspec.Struct, frozen=True, kw_only=True):
     """A group of attempts at one problem, in a list."""
 
     id: int
-    """Grows with time."""
     iteration: int
     round: int
     peer_id: str
@@ -222,7 +223,6 @@ class RolloutLine(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     level: int | None
     rewards: list[float | None]
-    """One per attempt; None: could not be judged."""
 
 
 class RolloutPage(msgspec.Struct, frozen=True, kw_only=True):

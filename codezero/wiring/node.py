@@ -246,15 +246,9 @@ def build_shared_policy(site: Assembly, variables: Sequence[Mapping[str, str]]) 
     if isinstance(swarm, HivemindSwarm):
         share = partial(share_versions, swarm, versions) if config.weights.share else None
         source = SwarmSource(swarm, config.weights.follow, say) if config.role == "sampler" else None
+    read = partial(site.monitor.part, "learning", "rows are read")
     learner, sampler = build_policy(
-        config,
-        variables,
-        versions,
-        say,
-        site.stack,
-        share=share,
-        source=source,
-        learned=partial(site.monitor.part, "learning", "rows are read"),
+        config, variables, versions, say, site.stack, share=share, source=source, learned=read
     )
     if isinstance(swarm, HivemindSwarm):
         swarm.tokenizer_digest = learner.policy.tokenizer_digest

@@ -14,6 +14,12 @@ test("only intervals that do not touch are a yes or a no", () => {
   expect(headline([exam(0.4), exam(0.38)]).answer).toBe("Not so far.");
 });
 
+test("what pairs of problems say counts more", () => {
+  expect(headline([exam(0.36), { ...exam(0.4), gain_low: 0.01, gain_high: 0.07 }]).answer).toBe("Yes.");
+  expect(headline([exam(0.36), { ...exam(0.65), gain_low: -0.01, gain_high: 0.6 }]).answer).toMatch(/not proven/);
+  expect(headline([exam(0.4), { ...exam(0.36), gain_low: -0.07, gain_high: -0.01 }]).answer).toMatch(/worse/);
+});
+
 test("one exam, or none, is no answer", () => {
   expect(headline([]).answer).toBe("Not measured yet.");
   expect(headline([exam(0.36)]).answer).toBe("Too early to say.");

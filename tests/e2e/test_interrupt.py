@@ -140,7 +140,7 @@ def agreed(folder: Path, reason: str, shown: str) -> str:
     seen, view, made = status(folder), RunFiles(folder / "run").view("run"), rows(folder)
     report, last = (folder / "run" / "report.md").read_text(), made[-1]["iteration"]
     exams = [exam for row in made if (exam := read_exam(row)) is not None]
-    line = headline(exams)
+    line = headline(view.exams)
     assert view.iteration == seen["iteration"] == last and view.running is seen["running"] is False
     assert view.stopped == seen["stopped"] == reason
     assert (

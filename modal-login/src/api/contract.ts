@@ -8,6 +8,8 @@ export const ExamView = object({
   average: number,
   low: maybe(number),
   high: maybe(number),
+  gain_low: maybe(number),
+  gain_high: maybe(number),
   passed: maybe(number),
   pass_low: maybe(number),
   pass_high: maybe(number),

@@ -13,7 +13,7 @@ export interface Headline {
   readonly last: ExamView | null;
 }
 
-/** Now against the first exam that was measured the same way. Only intervals that do not touch are a Yes or a No. */
+/** Now against the first exam that was measured the same way. Only a change beyond its interval, by pairs of problems, is a Yes or a No. */
 export function headline(exams: readonly ExamView[], ended = false): Headline {
   const last = exams.at(-1) ?? null;
   if (last === null) {
@@ -37,8 +37,10 @@ function compared(change: number): string {
 
 function answerTo(first: ExamView, last: ExamView, ended: boolean): string {
   const known = first.low !== null && first.high !== null && last.low !== null && last.high !== null;
-  if (known && last.low > first.high) return "Yes.";
-  if (known && last.high < first.low) return "No, it got worse.";
+  const rise = last.gain_low ?? (known ? last.low - first.high : 0);
+  const fall = last.gain_high ?? (known ? last.high - first.low : 0);
+  if (rise > 0) return "Yes.";
+  if (fall < 0) return "No, it got worse.";
   if (last.average > first.average) return `It looks like it, but this is not proven${ended ? "" : " yet"}.`;
   return ended ? "No." : "Not so far.";
 }

@@ -179,6 +179,7 @@ def test_the_control_stands_beside_the_set_and_not_in_it(sandbox: MontySandbox) 
     measured = sit(exam(sandbox, [[RIGHT, WRONG], [RIGHT, RIGHT]], control=[problem(name="control")]))
     assert (measured["eval/average_at_2"], measured["eval/control"]) == (0.75, 0.5)
     assert measured["eval/set"] == "a set" and measured["eval/problems"] == 2
+    assert measured["eval/shares"] == "7ffe"
 
 
 def test_every_sitting_asks_the_same(sandbox: MontySandbox) -> None:

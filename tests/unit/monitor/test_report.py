@@ -54,6 +54,14 @@ def test_a_fall_is_told_too() -> None:
     assert "fell by 20.0 points" in line and "do not overlap" in line
 
 
+@pytest.mark.parametrize(("last", "words"), [("8c" * 100, "hardly by chance"), ("20e9" * 50, "so it may be chance")])
+def test_two_exams_of_the_same_problems_are_compared_by_pairs(last: str, words: str) -> None:
+    """Though both averages' intervals overlap."""
+    exams = [exam_row(0, 0.49) | {"eval/shares": "7d" * 100}, exam_row(25, 0.53) | {"eval/shares": last}]
+    line = headline(after(*exams).exams)
+    assert "by pairs of problems 95 % [" in line and line.endswith(words)
+
+
 @pytest.mark.parametrize("rows", [[], [row(1), row(2)], [row(1, None)]])
 def test_without_an_exam_it_says_so(tmp_path: Path, rows: list[Metrics]) -> None:
     page = reported(tmp_path, rows)
