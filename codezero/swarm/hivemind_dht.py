@@ -60,6 +60,14 @@ class LiveCalls(dict[Any, "asyncio.Future[Any]"]):
         return super().__contains__(call) and not self[call].done()
 
 
+class Answering(dict[Any, "asyncio.Task[None]"]):
+    """Calls that are being answered. hivemind keeps each that its caller gave up, for ever and with what was sent."""
+
+    def __setitem__(self, call: Any, task: "asyncio.Task[None]") -> None:
+        super().__setitem__(call, task)
+        task.add_done_callback(lambda _: self.pop(call, None))
+
+
 class Daemon(P2P):
     """hivemind's, without libp2p's relay, which carries anything for anybody; no flag turns it off, only a file."""
 
@@ -83,7 +91,7 @@ async def start_daemon(settings: SwarmConfig) -> P2P:
             startup_timeout=START_SECONDS,
         ),
     )
-    p2p._client.control._pending_calls = LiveCalls()
+    p2p._client.control._pending_calls, p2p._client.control._handler_tasks = LiveCalls(), Answering()
     return p2p
 
 

@@ -264,6 +264,42 @@ def test_an_answer_to_a_call_given_up_at_that_moment_deafens_nobody(tmp_path: Pa
     asyncio.run(read())
 
 
+def test_calls_that_their_caller_gives_up_are_not_kept(tmp_path: Path) -> None:
+    """hivemind keeps such a call's task, and with it what was sent."""
+
+    async def give_up() -> tuple[int, int]:
+        from google.protobuf.wrappers_pb2 import BytesValue
+
+        from codezero.swarm.hivemind_dht import split_address, start_daemon
+
+        asked, sent = 0, BytesValue(value=bytes(100_000))
+
+        async def slow(_request: BytesValue, _context: object) -> BytesValue:
+            nonlocal asked
+            asked += 1
+            await asyncio.sleep(60)
+            return BytesValue()
+
+        honest, hostile = [
+            await start_daemon(SwarmConfig(identity=str(tmp_path / f"{name}.pem"))) for name in ("honest", "hostile")
+        ]
+        try:
+            await honest.add_protobuf_handler("slow", slow, BytesValue)
+            peer, way = split_address(str((await honest.get_visible_maddrs())[0]))
+            await hostile._client.connect(peer, [way])
+            for _ in range(20):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(hostile.call_protobuf_handler(peer, "slow", sent, BytesValue), 0.05)
+            await asyncio.sleep(1)
+            return asked, len(honest._client.control._handler_tasks)
+        finally:
+            for daemon in (honest, hostile):
+                await daemon.shutdown()
+
+    asked, kept = asyncio.run(give_up())
+    assert asked >= 15 and not kept
+
+
 def test_what_a_flood_left_is_given_back_when_it_ends() -> None:
     """hivemind forgets records that have ended only when others are stored."""
     from hivemind.dht.routing import DHTID
