@@ -18,6 +18,7 @@ from codezero.monitor.summaries import PlainView, RunState
 from codezero.monitor.terminal import LiveView, choose_view, save_picture
 from codezero.monitor.text import duration, print_flushed, readable_name
 from codezero.system.pidfile import write_process
+from codezero.system.signals import Share
 from codezero.types import Metrics, ScoredGroup
 
 logger = logging.getLogger(__name__)
@@ -93,8 +94,8 @@ class RunMonitor:
 
     def part(self, doing: str, what: str, done: int, of: int) -> None:
         """So much of one call is done: shown from time to time, with the time that may be left."""
-        now = time.monotonic()
-        began, shown, before = self._begun or (now, now, self.state.busy)
+        now, busy = time.monotonic(), self.state.busy
+        began, shown, before = self._begun or (now, now, "" if isinstance(busy, Share) else busy)  # a part that ended
         if done == of:
             if shown > began:
                 self.state = replace(self.state, busy=before)

@@ -23,6 +23,7 @@ from codezero.monitor.summaries import PlainView, RunState, plain_line
 from codezero.monitor.swarm_view import NodeRow, SwarmView, plain_row, render_rows, summarise
 from codezero.monitor.terminal import StartView
 from codezero.monitor.text import readable_name
+from codezero.system.signals import Share
 
 
 def monitor(folder: Path, view: str = "off") -> RunMonitor:
@@ -76,6 +77,10 @@ def test_how_much_of_a_part_is_done_is_shown_with_the_time_left(
     assert running.state.busy.startswith("calibrating: 2 of 4 texts are read, about ")
     running.part("judging", "texts are read", 4, 4)
     assert running.state.busy == "calibrating"
+    running.busy(Share("calibrating the judge", 52, 52, " solutions read"))
+    for done in (0, 8):
+        running.part("learning", "rows are read", done, 32)
+    assert running.state.busy.startswith("learning: 8 of 32 rows are read")
     running.close("asked to stop")
 
 
