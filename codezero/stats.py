@@ -16,7 +16,6 @@ Z = 1.959963984540054
 RESAMPLES = 2_000
 DRAWS_AT_ONCE = 1_000_000
 """Bounds the memory of a resampling (8 bytes a draw)."""
-MOST_PACKED = 500
 PRIOR = 0.5
 """Observations at either end before anything is seen: with two outcomes this is the Jeffreys prior."""
 
@@ -76,35 +75,6 @@ def bounded_interval(
     low, high = np.percentile(resampled_means(values, ends, seed, sizes), [2.5, 97.5])
     mean = float(np.average(values, weights=sizes))
     return Interval(min(float(low), mean), max(float(high), mean))
-
-
-def packed_shares(shares: Sequence[float | None]) -> str:
-    """A byte of each share, in hex: 254ths, or ff where there is none. Empty: more than a row of metrics holds."""
-    return (
-        ""
-        if len(shares) > MOST_PACKED
-        else bytes(255 if share is None else round(254 * share) for share in shares).hex()
-    )
-
-
-def paired_gain(first: str, last: str) -> Interval | None:
-    """Of the mean of last - first, the same problems twice as `packed_shares` has them; None where they do not compare.
-
-    In pairs, since what makes a problem hard is the same both times. It has the moments of `resampled_means` between -1
-    and 1, which are a Dirichlet distribution's, and the form of a normal one.
-    """
-    try:
-        pairs = list(zip(bytes.fromhex(first), bytes.fromhex(last), strict=True))
-    except ValueError:
-        return None
-    gains = [(after - before) / 254 for before, after in pairs if 255 not in (before, after)]
-    if not gains:
-        return None
-    mean, size = sum(gains) / len(gains), len(gains) + 2 * PRIOR
-    middle = sum(gains) / size
-    spread = (sum(gain * gain for gain in gains) + 2 * PRIOR) / size - middle * middle
-    reach = Z * math.sqrt(spread / (size + 1))
-    return Interval(min(middle - reach, mean), max(middle + reach, mean))
 
 
 def mean_interval(values: Sequence[float] | Array) -> tuple[float, float, float]:

@@ -17,10 +17,11 @@ from codezero.evals.figures import pass_at_k
 from codezero.evals.grading import Grader, judged_group
 from codezero.evals.task import EvalTask
 from codezero.protocols import Evaluator, GroupSampler
-from codezero.stats import bounded_interval, packed_shares
+from codezero.stats import bounded_interval
 from codezero.types import Completion, Metrics, mean
 
 LEVELS = (1, 2, 3, 4, 5)
+MOST_PACKED = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +163,12 @@ def distinct_solutions(executed: Executed) -> float | None:
     rows = zip(executed.attempts, executed.passed, strict=True)
     solutions = [{each.text for each, truth in zip(*row, strict=True) if truth} for row in rows]
     return mean(len(texts) for texts in solutions if texts)
+
+
+def packed_shares(shares: Sequence[float | None]) -> str:
+    """A byte of each share, in hex: 254ths, or ff where there is none. Empty: more than a row of metrics holds."""
+    return (
+        ""
+        if len(shares) > MOST_PACKED
+        else bytes(255 if share is None else round(254 * share) for share in shares).hex()
+    )

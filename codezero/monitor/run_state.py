@@ -19,7 +19,6 @@ from codezero.monitor.health import hindrances
 from codezero.monitor.metrics_file import FILE_NAME, LARGEST, MAX_BYTES, Tail, number, parse, whole
 from codezero.monitor.run_types import MAX_EXAMS, MAX_POINTS, MAX_ROUNDS, ExamView, Series
 from codezero.monitor.text import clean
-from codezero.stats import paired_gain
 from codezero.types import Metrics
 
 STEPS = ("attempts", "sampling", "exchange", "learning", "proposals")
@@ -131,7 +130,7 @@ class Fold:
     _counters: dict[str, int] = field(default_factory=dict[str, int])
     """Error counters of the newest row, which start from 0 in every process."""
     _first_shares: str = ""
-    """Of the first exam: see `stats.packed_shares`."""
+    """Of the first exam: see `paired_gain`."""
     _trouble: str = ""
     """Of the newest row with the judge's figures."""
 
@@ -203,7 +202,7 @@ class Fold:
         if not self.exams:
             self._first_shares = shares
         elif gain := paired_gain(self._first_shares, shares):
-            exam = msgspec.structs.replace(exam, gain_low=gain.low, gain_high=gain.high)
+            exam = msgspec.structs.replace(exam, gain_low=gain[0], gain_high=gain[1])
         self.exams.append(exam)
         if len(self.exams) > MAX_EXAMS:
             del self.exams[1:-1:2]
@@ -275,3 +274,24 @@ def read_exam(row: Metrics) -> ExamView | None:
         set=str(row.get("eval/set") or ""),
         **{name: number(row, measure) for name, measure in EXAM.items()},
     )
+
+
+def paired_gain(first: str, last: str) -> tuple[float, float] | None:
+    """95 % interval of the mean of last - first: the same problems twice, a byte in hex for each average,
+    in 254ths, ff: none. None where they do not compare.
+
+    In pairs, since what makes a problem hard is the same both times. It has the moments of `stats.resampled_means`
+    between -1 and 1, which are a Dirichlet distribution's, and the form of a normal one.
+    """
+    try:
+        pairs = list(zip(bytes.fromhex(first), bytes.fromhex(last), strict=True))
+    except ValueError:
+        return None
+    gains = [(after - before) / 254 for before, after in pairs if 255 not in (before, after)]
+    if not gains:
+        return None
+    mean, size = statistics.fmean(gains), len(gains) + 1  # half an observation at either end
+    middle = sum(gains) / size
+    spread = (sum(gain * gain for gain in gains) + 1) / size - middle * middle
+    reach = statistics.NormalDist().inv_cdf(0.975) * (spread / (size + 1)) ** 0.5
+    return min(middle - reach, mean), max(middle + reach, mean)

@@ -35,7 +35,7 @@ class Node:
             "evaluator.kind": "openai",
             "evaluator.model": MODEL,
             "evaluator.url": url,
-            "evaluator.seconds": 1,
+            "evaluator.seconds": 2,
             "evaluator.questions": "[yes_no]",
             "evaluator.canaries": 80,
             "evaluator.canaries_per_iteration": 2,

@@ -15,8 +15,6 @@ from codezero.stats import (
     ece,
     group_order,
     mean_interval,
-    packed_shares,
-    paired_gain,
     wilson,
     within_groups,
 )
@@ -96,31 +94,6 @@ def test_the_interval_of_a_share_covers_it_where_most_problems_fail(rare: float,
         low, high = bounded_interval(draw.binomial(attempts, chances) / attempts, seed=seed)
         covered += low <= rare / 2 <= high
     assert covered >= 135
-
-
-@pytest.mark.parametrize(("problems", "attempts"), [(12, 4), (150, 4), (200, 8)])
-def test_the_interval_of_a_paired_gain_covers_it_and_is_narrower_than_two_alone(problems: int, attempts: int):
-    draw, covered, narrower = np.random.default_rng(3), 0, 0
-    for _ in range(200):
-        before = draw.beta(0.3, 0.7, problems)
-        after = np.where(draw.random(problems) < 0.2, (1 + before) / 2, before)
-        seen = [draw.binomial(attempts, chances) / attempts for chances in (before, after)]
-        gain = paired_gain(*(packed_shares(list(each)) for each in seen))
-        assert gain is not None
-        covered += gain.low <= (after - before).mean() <= gain.high
-        alone = [bounded_interval(each) for each in seen]
-        narrower += gain.high - gain.low < sum(each.high - each.low for each in alone)
-    assert covered >= 186 and narrower == 200
-
-
-@pytest.mark.parametrize(("first", "last"), [("", ""), ("00", "0000"), ("zz", "00"), ("ff", "00"), ("0", "0")])
-def test_what_is_not_the_same_problems_twice_has_no_paired_gain(first: str, last: str):
-    assert paired_gain(first, last) is None
-
-
-def test_a_paired_gain_passes_over_what_was_not_decided():
-    assert paired_gain(packed_shares([None, 0.0]), packed_shares([1.0, 0.5])) == paired_gain("00", "7f")
-    assert packed_shares([0.5] * 501) == ""
 
 
 ATTEMPTS = st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=8)
