@@ -216,8 +216,8 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 BUDGETS = {
     "files": 310,
-    "lines": 50_359,
-    "lines of code": 35_178,
+    "lines": 50_358,
+    "lines of code": 35_175,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

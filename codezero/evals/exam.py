@@ -22,6 +22,7 @@ from codezero.types import Completion, Metrics, mean
 
 LEVELS = (1, 2, 3, 4, 5)
 MOST_PACKED = 500
+"""Problems: two characters each of the 1,000 that a text in metrics.jsonl may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +168,6 @@ def distinct_solutions(executed: Executed) -> float | None:
 
 def packed_shares(shares: Sequence[float | None]) -> str:
     """A byte of each share, in hex: 254ths, or ff where there is none. Empty: more than a row of metrics holds."""
-    return (
-        ""
-        if len(shares) > MOST_PACKED
-        else bytes(255 if share is None else round(254 * share) for share in shares).hex()
-    )
+    if len(shares) > MOST_PACKED:
+        return ""
+    return bytes(255 if share is None else round(254 * share) for share in shares).hex()

@@ -50,13 +50,13 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     probe = subprocess.run([*words, folder / "probe", sys.executable, "-c", PROBE], capture_output=True, text=True)
     if not (folder / "probe").exists() or not strangers(folder / "probe"):
         pytest.skip(f"this machine does not let a namespace be watched: {probe.stderr.strip()[-200:]}")
-    made = [folder / "trace-1", folder / "trace-2"]
-    for iterations, trace in enumerate(made, 1):
+    traces = [folder / "trace-1", folder / "trace-2"]
+    for iterations, trace in enumerate(traces, 1):
         settings = (f"run.max_iterations={iterations}", "evals.problems=5", f"login.directory={folder / 'login'}")
         node = command(folder, *settings, "login.page=on")
         done = subprocess.run([*words, trace, *node], capture_output=True, text=True, timeout=400, env=environment)
         assert done.returncode == 0 and f"after iteration {iterations}" in done.stdout, done.stderr
-    return made
+    return traces
 
 
 def test_a_swarm_of_one_asks_nobody(traces: list[Path]) -> None:

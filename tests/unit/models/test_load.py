@@ -245,13 +245,18 @@ def test_ids_without_a_text_are_never_drawn_and_sampler_and_learner_normalise_al
     assert ("lm_head.bias" in saved) is bias
 
 
+def store_in_half(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model in bfloat16, which counts as a real one."""
+    policy = tiny_policy()
+    policy.model.to(torch.bfloat16).save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+    monkeypatch.setattr(load_module, "TINY_PARAMETERS", 1_000)
+
+
 def test_a_cpu_that_computes_in_bfloat16_reads_and_samples_in_it_and_learns_in_float32(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy = tiny_policy()
-    policy.model.to(torch.bfloat16).save_pretrained(tmp_path)
-    policy.tokenizer.save_pretrained(tmp_path)
-    monkeypatch.setattr(load_module, "TINY_PARAMETERS", 1_000)
+    store_in_half(tmp_path, monkeypatch)
     monkeypatch.setattr(load_module, "computes_bfloat16", lambda: True)
     judge, solver = (load_model(str(tmp_path), device="cpu", role="x", for_training=learns) for learns in (False, True))
     assert (judge.model.dtype, judge.sampled_in) == (torch.bfloat16, None)
@@ -277,10 +282,7 @@ def test_weights_that_learn_on_a_card_of_bfloat16_are_sampled_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another device stands for the card; nothing is computed there."""
-    policy = tiny_policy()
-    policy.model.to(torch.bfloat16).save_pretrained(tmp_path)
-    policy.tokenizer.save_pretrained(tmp_path)
-    monkeypatch.setattr(load_module, "TINY_PARAMETERS", 1_000)
+    store_in_half(tmp_path, monkeypatch)
     monkeypatch.setattr(load_module, "choose_device", lambda *_: torch.device("meta"))
     monkeypatch.setattr(load_module, "choose_precision", lambda *_: torch.bfloat16)
     monkeypatch.setattr(load_module, "prove_device", lambda *_: None)
