@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Set up everything, then lint, check types and test. `./run_tests.sh slow` runs the proofs that take minutes,
-# `./run_tests.sh docker` those that need a container engine, `./run_tests.sh network` those that need root and network
-# namespaces; any other arguments go to pytest.
+# Set up everything, then lint, check types and test. `./run_tests.sh slow` runs whole nodes and rare paths, seconds to a
+# minute each; `./run_tests.sh long` what takes many minutes; `./run_tests.sh docker` what needs a container engine;
+# `./run_tests.sh network` what needs root and network namespaces. Anything else goes to pytest, slow or not.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export PYTHONSAFEPATH=1  # a file in this folder is no module of Python's
@@ -12,12 +12,17 @@ export HF_HUB_OFFLINE=1
 unset PYTHONDONTWRITEBYTECODE  # else each of hundreds of processes compiles the libraries anew
 # One thread for each process: several run at once, and threads that wait for each other would take their cores.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
-if [[ ${1:-} == slow || ${1:-} == docker || ${1:-} == network ]]; then exec .venv/bin/python -m pytest -m "$1" "${@:2}"; fi
-.venv/bin/ruff check .
-.venv/bin/ruff format --check .
-.venv/bin/pyright
-if (($#)); then exec .venv/bin/python -m pytest -m "not slow and not docker and not network" "$@"; fi
+here="not long and not docker and not network"
 # Several files at once, one more than there are cores, as tests of networks mostly wait; and no more than four, as
 # those that run whole nodes are several processes already.
 workers=$(($(env -u OMP_NUM_THREADS nproc) + 1))  # nproc would say what that variable does
-exec .venv/bin/python -m pytest -m "not slow and not docker and not network" -n $((workers < 4 ? workers : 4)) --dist loadfile --no-loadscope-reorder --durations=40
+several=(-n $((workers < 4 ? workers : 4)) --dist loadfile --no-loadscope-reorder --durations=40)
+case ${1:-} in
+  long | docker | network) exec .venv/bin/python -m pytest -m "$1" "${@:2}" ;;
+  slow) exec .venv/bin/python -m pytest -m "slow and $here" "${several[@]}" "${@:2}" ;;
+esac
+.venv/bin/ruff check .
+.venv/bin/ruff format --check .
+.venv/bin/pyright
+if (($#)); then exec .venv/bin/python -m pytest -m "$here" "$@"; fi
+exec .venv/bin/python -m pytest -m "not slow and $here" "${several[@]}"

@@ -12,6 +12,7 @@ import socket
 import stat
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -70,9 +71,13 @@ def shell(page: Path) -> list[Block]:
 def composed(words: list[str]) -> NodeConfig:
     """The settings that a command of the pages runs with, as it composes them."""
     options = parse(words)
-    typed = [word for word in getattr(options, "overrides", []) if "=" in word]
     network = ["network=peer"] if words[0] in ("swarm", "propose") else []
-    return compose([*network, *typed])
+    return once(*network, *(word for word in getattr(options, "overrides", []) if "=" in word))
+
+
+@cache
+def once(*typed: str) -> NodeConfig:
+    return compose(list(typed))
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
@@ -234,7 +239,7 @@ def ports() -> dict[str, str]:
     return free
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", RUN_HERE)
 def test_the_commands_of_a_page_run_in_their_order(tmp_path: Path, name: str) -> None:

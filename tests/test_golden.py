@@ -57,6 +57,7 @@ def test_the_pages_view_of_yesterdays_run_is_the_same(runs: Path) -> None:
     assert {key: value for key, value in (shown | {"exams": exams}).items() if key in expected} == expected
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_yesterdays_checkpoint_goes_on(runs: Path) -> None:
     command = [sys.executable, "-m", "codezero", "run", *SETTINGS, "run.max_iterations=4"]

@@ -203,6 +203,7 @@ Sampler(FrozenModels(compose([]), print).load("nano", "proposer"))""", MODELS),
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", PROCESSES)
 def test_a_process_loads_what_it_computes_with(process: str) -> None:
     statement, may = PROCESSES[process]
@@ -210,6 +211,7 @@ def test_a_process_loads_what_it_computes_with(process: str) -> None:
     assert loaded_by(statement) & counted <= may | {"hydra"}
 
 
+@pytest.mark.slow
 def test_the_learner_loads_trl_when_it_learns() -> None:
     assert {"trl", "datasets", "peft"} <= loaded_by(BUILT.format("") + "learner._trainer")
 

@@ -64,7 +64,7 @@ def test_the_settings_of_ones_own_are_not_in_the_wheel_and_the_shipped_ones_are(
     assert not [name for name in packed if "benchmark" in name or "simulation" in name]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_node_runs_from_the_wheel_alone_in_an_empty_folder(checkout: Path, tmp_path: Path) -> None:
     """With the libraries of this environment; `uvx --from dist/*.whl` would fetch them."""
     with zipfile.ZipFile(build(checkout)) as wheel:

@@ -220,8 +220,6 @@ class ProposerConfig:
     """Base address of the endpoint; a key for it comes from CODEZERO_PROPOSER_KEY."""
     seconds: Annotated[float, Interval(gt=0, le=3600)] = 60.0
     """Deadline of one try at an endpoint."""
-    requests: Annotated[int, Interval(ge=1, le=256)] = 4
-    """Concurrent requests to an endpoint."""
     taken: Annotated[int, Interval(ge=0, le=64)] = 12
     """Names of the last problems that are shown as taken, and refused when they come again; 0: none."""
     problems_per_iteration: Annotated[int, Interval(ge=0, le=64)] = 2

@@ -90,8 +90,6 @@ class ServersConfig:
 class RolloutConfig(ServersConfig):
     """Those of the solver."""
 
-    context: Annotated[int, Interval(ge=0, le=1 << 20)] = 0
-    """Tokens of prompt and completion that vLLM makes room for; 0: of the longest that the solver's settings allow."""
     in_flight: Annotated[int, Interval(ge=0, le=4096)] = 0
     """Attempts under way while the trainer learns; 0: an iteration samples first and learns then."""
     max_staleness: Annotated[int, Interval(ge=0, le=1000)] = 4
@@ -132,8 +130,6 @@ class HubConfig:
     """File that nobody else may read, with a token that may write there; empty: see the next."""
     token_variable: str = "HF_TOKEN"
     """Environment variable with the token. Tokens that the hub's own tools saved are neither read nor changed."""
-    seconds: Annotated[float, Interval(gt=0, le=86_400)] = 600.0
-    """Deadline of one push."""
 
 
 @dataclass(kw_only=True)

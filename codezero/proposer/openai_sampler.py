@@ -17,6 +17,8 @@ from codezero.types import Completion
 
 logger = logging.getLogger(__name__)
 
+REQUESTS = 4
+"""At once."""
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -51,7 +53,7 @@ class OpenAISampler(AbstractContextManager["OpenAISampler"]):
     def __init__(self, config: ProposerConfig) -> None:
         self._model, self._constrained = config.model, True
         self._client = EndpointClient[Completion](
-            "proposer", "proposer", config.url, requests=config.requests, seconds=config.seconds
+            "proposer", "proposer", config.url, requests=REQUESTS, seconds=config.seconds
         )
 
     def __exit__(self, *_: object) -> None:

@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 STAGING = ".hub"
 """In the run's folder: what is being pushed."""
+PUSH_SECONDS = 600.0
 LEAVE_SECONDS = 15.0
 """For a push under way when the run ends, of the 30 in which a node has to leave."""
 MAX_TOKEN, MAX_METRICS = 1024, 1 << 20
@@ -74,7 +75,7 @@ class PushedCheckpoints:
         part = "adapter" if self._config.model.train == "lora" else "model"
         policy, staging = self._run / CHECKPOINTS / f"{iteration:08d}" / "solver" / part, self._run / STAGING
         message = f"round {number}, iteration {iteration}"
-        order = [hub.repository, str(staging), message, str(hub.seconds), *["private"] * hub.private]
+        order = [hub.repository, str(staging), message, str(PUSH_SECONDS), *["private"] * hub.private]
         quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
         command, pipe = python("-m", hub_push.__name__, *order), subprocess.PIPE
         self._next = HubState(hub.repository, number, iteration)
@@ -98,7 +99,7 @@ class PushedCheckpoints:
             self.child = None
             problem = how_it_ended(code, io.BytesIO(errors)).replace(self._token, "***") if code else ""
             if code == -signal.SIGALRM:
-                problem = f"not done after {self._config.hub.seconds:g} seconds"
+                problem = f"not done after {PUSH_SECONDS:g} seconds"
             self._record(problem, address.decode(errors="replace").strip())
 
     def close(self) -> None:

@@ -71,7 +71,6 @@ def host_commands(config: NodeConfig) -> list[str]:
     """What starts the servers of `rollout.servers` on their machines, with the settings that have to be as here."""
     solver, rollout = config.solver, config.rollout
     same = f"solver.max_prompt_tokens={solver.max_prompt_tokens} solver.max_new_tokens={solver.max_new_tokens}"
-    same += f" rollout.context={rollout.context}"
     named = f"--model {config.model.solver} --engine {rollout.engine} --weights http://{config.weights.listen}"
     places = Counter(urlsplit(address).netloc for address in rollout.servers)
     return [f"codezero rollout-host {named} --listen {place} --count {count} {same}" for place, count in places.items()]
@@ -104,7 +103,7 @@ def server_command(config: NodeConfig, weights: str, dtype: str, port: int) -> l
     import msgspec
 
     rollout, solver, model = config.rollout, config.solver, config.model
-    context = rollout.context or solver.max_prompt_tokens + solver.max_new_tokens
+    context = solver.max_prompt_tokens + solver.max_new_tokens
     place = source_of(model.solver, "solver")
     if rollout.engine == "little":
         rows = max(MAX_REQUESTS, solver.group_size, config.evals.samples)

@@ -12,7 +12,7 @@ BINARY = next((Path(__file__).parents[2] / ".anvil").glob("node_modules/@foundry
 CHAIN_ID = 31_337_000
 _MISSING = pytest.mark.skipif(BINARY is None, reason="no Anvil here: run scripts/install_test_tools.sh")
 BACKENDS = ["embedded", pytest.param("anvil", marks=_MISSING)]
-ANVIL_SLOW = ["embedded", pytest.param("anvil", marks=[_MISSING, pytest.mark.slow])]
+ANVIL_LONG = ["embedded", pytest.param("anvil", marks=[_MISSING, pytest.mark.long])]
 """For what takes half a minute on either."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from builders.anvil import ANVIL_SLOW
+from builders.anvil import ANVIL_LONG
 from builders.chain import Swarm, found, fund
 from fakes.chaos_proxy import ChaosProxy
 from fakes.outbox_node import reward_of
@@ -25,7 +25,7 @@ PEERS = ("QmOne", "QmTwo", "QmThree", "QmFour")
 ACCOUNTS = ("first.json", "first.json", "second.json", "second.json")
 
 
-@pytest.fixture(params=ANVIL_SLOW)
+@pytest.fixture(params=ANVIL_LONG)
 def swarm(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Swarm]:
     with found(tmp_path, request.param) as swarm:
         for account in set(ACCOUNTS):
@@ -94,6 +94,7 @@ def outbox(swarm: Swarm, url: str, folder: Path, node: int) -> ChainOutbox:
     return ChainOutbox(folder / f"{PEERS[node]}.db", coordinator, PEERS[node], every=0.05, settle_seconds=0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_point_counts_once_through_chaos(swarm: Swarm, tmp_path: Path) -> None:
     with ChaosProxy(swarm.url, 1) as proxy:
@@ -107,13 +108,14 @@ def test_every_point_counts_once_through_chaos(swarm: Swarm, tmp_path: Path) -> 
     assert all(proxy.counts[what] for what in ("dropped before", "dropped after", "delayed", "lied", "passed"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_point_counts_once_across_kills(swarm: Swarm, tmp_path: Path) -> None:
     play(swarm, tmp_path, PEERS[:2], rounds=2, kills=1, seed=2)
     prove(swarm, tmp_path, PEERS[:2], 2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_two_hundred_points_through_chaos_and_twenty_kills(swarm: Swarm, tmp_path: Path) -> None:
     print(play(swarm, tmp_path, PEERS, rounds=50, kills=20, seed=4))

@@ -88,7 +88,7 @@ def assert_nowhere(folder: Path, shown: bytes, *secrets: str) -> None:
             assert not path.is_file() or secret.encode() not in path.read_bytes(), path
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_claimed_node_goes_on_being_counted_until_it_is_logged_out(tmp_path: Path) -> None:
     port = free_port()
     node = Node(tmp_path, port)

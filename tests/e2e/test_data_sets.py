@@ -70,8 +70,9 @@ def until(what: str, holds: Callable[[dict[str, Any]], bool], folder: Path, proc
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("suffix", [pytest.param(".jsonl", marks=pytest.mark.slow), ".parquet"])
+@pytest.mark.parametrize("suffix", [pytest.param(".jsonl", marks=pytest.mark.long), ".parquet"])
 def test_real_schemas_run_through_whole_iterations(suffix: str, tmp_path: Path) -> None:
     sets = {
         "full": [mbpp(number) for number in range(50)],
@@ -100,7 +101,7 @@ def status(folder: Path) -> dict[str, Any]:
     return json.loads(subprocess.run(command, capture_output=True, check=True, timeout=120).stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_without_the_hub_synthetic_problems_stand_in_and_that_is_said(tmp_path: Path) -> None:
     exam = ["evals.sources=[mbpp_test]", "evals.problems=5", "evals.every=1", "evals.samples=1"]
@@ -119,8 +120,9 @@ def test_without_the_hub_synthetic_problems_stand_in_and_that_is_said(tmp_path: 
     assert shown["facts"]["canaries"].startswith("embedded problems: a rehearsal: mbpp cannot be read")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_with_the_hub_source_exam_and_canaries_are_its_own(tmp_path: Path, killed: bool) -> None:
     """Also of a node that was killed and started again."""
     exam = ["evals.sources=[mbpp_test]", "evals.problems=10", "evals.every=1", "evals.samples=1"]
@@ -145,7 +147,7 @@ def test_with_the_hub_source_exam_and_canaries_are_its_own(tmp_path: Path, kille
     assert f"The exam: {shown['facts']['exam']}." in (tmp_path / "run" / "report.md").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_hub_that_dies_in_mid_run_is_stood_in_for(tmp_path: Path) -> None:
     with (

@@ -19,6 +19,7 @@ def exams(base: Path, name: str) -> list[dict[str, Any]]:
     return [row for row in rows(base, name) if row.get("eval/source")]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_it_learns_is_examined_resumes_and_refuses_another_environment(tmp_path: Path) -> None:
     for most in (2, 4):
@@ -45,7 +46,7 @@ GYM = "environment=gym"
 TASKSET = "environment={_target_: codezero.environments.verifiers.VerifiersTasks, taskset: word_tasks}"
 
 
-@pytest.mark.slow  # tests/hostile/test_items.py has the exchange without the learning
+@pytest.mark.long  # tests/hostile/test_items.py has the exchange without the learning
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("chosen", "library"), [(OWN, ""), (GYM, "reasoning_gym"), (TASKSET, "verifiers")], ids=["own", "gym", "verifiers"]

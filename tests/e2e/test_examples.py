@@ -40,6 +40,7 @@ def run(folder: Path, *words: str) -> tuple[str, list[dict[str, Any]]]:
     return done.stdout, rows
 
 
+@pytest.mark.slow
 def test_problems_and_a_judge_of_ones_own(tmp_path: Path) -> None:
     (problems,), (judge,) = commands("own_problems/problems.py"), commands("own_judge.py")
     printed, rows = run(tmp_path, *problems, *judge)
@@ -49,6 +50,7 @@ def test_problems_and_a_judge_of_ones_own(tmp_path: Path) -> None:
     assert all(row["judge/canary_auroc"] is not None for row in rows)
 
 
+@pytest.mark.slow
 def test_a_reward_and_a_loss_of_ones_own(tmp_path: Path) -> None:
     (_, reward), (loss,) = commands("own_reward.py"), commands("own_loss.py")
     _, rows = run(tmp_path, *reward, *loss)
@@ -84,6 +86,7 @@ def loaded(path: Path) -> Any:
     return module
 
 
+@pytest.mark.slow
 def test_attempts_to_break_the_judge_are_judged_and_executed() -> None:
     folder = EXAMPLES / "break_the_judge"
     attempts = loaded(folder / "attempts.py")
@@ -99,7 +102,7 @@ def test_attempts_to_break_the_judge_are_judged_and_executed() -> None:
         assert (executed.outcome is Outcome.PASS) == passes, name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_cell_of_the_notebook_runs() -> None:
     outputs, defined = loaded(EXAMPLES / "notebook.py").app.run()
     assert len(outputs) == 7 and len(defined["rewards"]) == 5
@@ -121,14 +124,14 @@ def run_script(folder: Path, name: str, *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_swarm_of_one_trains_and_goes_on_differently(tmp_path: Path) -> None:
     run_script(tmp_path, "solo.sh", "login.page=off", "chain.kind=clock")
     assert all((tmp_path / "runs" / name / "report.md").is_file() for name in ("solo", "solo-rlvr"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_three_laptops_found_and_join_a_swarm(tmp_path: Path) -> None:
     board = run_script(tmp_path, "three_laptops.sh", str(tmp_path / "laptops"))

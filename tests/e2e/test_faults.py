@@ -60,13 +60,14 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
         made.net.close()
 
 
+@pytest.mark.slow
 def test_nodes_whose_bootstraps_are_all_dead_start_and_meet_when_one_comes(hosts: Hosts) -> None:
     alice, bob, carol = (hosts.nodes[host] for host in (1, 2, 3))
     reaches(bob, carol, alice)
     reaches(alice, bob)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_partition_heals(hosts: Hosts) -> None:
     alice, bob, carol = (hosts.nodes[host] for host in (1, 2, 3))
     reaches(bob, carol, alice)  # who has never met cannot know of each other
@@ -83,6 +84,7 @@ def test_a_partition_heals(hosts: Hosts) -> None:
     reaches(alice, bob, carol)
 
 
+@pytest.mark.slow
 def test_delay_and_loss_slow_the_gossip_and_do_not_stop_it(hosts: Hosts) -> None:
     alice, bob, carol = (hosts.nodes[host] for host in (1, 2, 3))
     hosts.net.delay_seconds, hosts.net.loss = 0.1, 0.05  # 200 ms there and back
@@ -93,6 +95,7 @@ def test_delay_and_loss_slow_the_gossip_and_do_not_stop_it(hosts: Hosts) -> None
         hosts.net.delay_seconds, hosts.net.loss = 0.0, 0.0
 
 
+@pytest.mark.slow
 def test_a_daemon_killed_alone_is_replaced(hosts: Hosts) -> None:
     alice, bob = hosts.nodes[1], hosts.nodes[2]
     daemon = eventually(bob.daemon)
@@ -103,6 +106,7 @@ def test_a_daemon_killed_alone_is_replaced(hosts: Hosts) -> None:
     reaches(bob, alice)
 
 
+@pytest.mark.slow
 def test_the_swarm_outlives_its_bootstrap_which_comes_back_as_itself(hosts: Hosts) -> None:
     bob, carol = hosts.nodes[2], hosts.nodes[3]
     hosts.kill(1)
@@ -113,7 +117,7 @@ def test_the_swarm_outlives_its_bootstrap_which_comes_back_as_itself(hosts: Host
     reaches(alice, carol, bob)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_partition_of_two_minutes_heals_within_two_rounds(hosts: Hosts) -> None:
     """A plain DHT stays split for ever after one that long. A round is taken to last 30 s."""
@@ -131,6 +135,7 @@ def test_a_partition_of_two_minutes_heals_within_two_rounds(hosts: Hosts) -> Non
     reaches(carol, bob, seconds=60)
 
 
+@pytest.mark.slow
 def test_hivemind_s_own_command_is_a_bootstrap_for_our_nodes(tmp_path: Path) -> None:
     peer = Identity.load_or_create(tmp_path / "bootstrap.pem").peer_id
     port = free_port()

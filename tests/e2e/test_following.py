@@ -24,7 +24,7 @@ def steps(base: Path, name: str) -> list[Any]:
     return [row["train/policy_step"] for row in rows(base, name) if "train/policy_step" in row]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_one_learns_another_begins_there_and_a_third_attempts_for_it(tmp_path: Path) -> None:
     with node(tmp_path, "trainer", *SHARING) as trainer:

@@ -40,6 +40,7 @@ def points(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, int]:
     return {peer: one["rounds"] for peer, one in board["peers"].items()}
 
 
+@pytest.mark.slow
 def test_one_founds_and_another_joins_and_both_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ann, ben = tmp_path / "ann", tmp_path / "ben"
     with codezero(ann, "swarm", "create", "--p2p-port", str(free_port()), "chain.round_seconds=4") as founder:

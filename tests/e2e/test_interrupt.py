@@ -57,7 +57,8 @@ def quiet(seat: Seat) -> bool:
     return not [word for word in NOISE if word in seat.shown]
 
 
-@pytest.mark.parametrize("view", ["live", pytest.param("plain", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("view", ["live", pytest.param("plain", marks=pytest.mark.long)])
 def test_the_first_ctrl_c_is_answered_and_the_second_leaves_at_once(tmp_path: Path, view: str) -> None:
     page = ["login.page=on", f"login.port={free_port()}", f"login.directory={tmp_path / 'login'}"]
     words = command(tmp_path, "network=peer", f"monitor.view={view}", LONG, "evals.every=0", *page)
@@ -80,7 +81,8 @@ def test_the_first_ctrl_c_is_answered_and_the_second_leaves_at_once(tmp_path: Pa
     assert int(newest_checkpoint(tmp_path).name) == 2 and status(tmp_path)["stopped"] == "max_iterations reached"
 
 
-@pytest.mark.parametrize("shown", [pytest.param("preparing the parts", marks=pytest.mark.slow), "loading the judge"])
+@pytest.mark.slow
+@pytest.mark.parametrize("shown", [pytest.param("preparing the parts", marks=pytest.mark.long), "loading the judge"])
 def test_ctrl_c_while_a_node_starts_is_answered_at_once(tmp_path: Path, shown: str) -> None:
     with seated(command(tmp_path, "network=peer", "monitor.view=plain"), tmp_path) as seat:
         seat.wait_for(shown)
@@ -112,6 +114,7 @@ def test_a_fleet_answers_at_once_and_takes_its_nodes_along(tmp_path: Path) -> No
     assert "Traceback" not in (node / "output.log").read_text()
 
 
+@pytest.mark.slow
 def test_a_closed_terminal_saves_and_reports(tmp_path: Path) -> None:
     """The terminal of a node's supervisor, with a live view: both lose it."""
     with seated(command(tmp_path, "evals.every=0", "monitor.view=live", "--supervise"), tmp_path) as seat:
@@ -124,6 +127,7 @@ def test_a_closed_terminal_saves_and_reports(tmp_path: Path) -> None:
     assert f"Ended: asked to stop, after iteration {last}." in (tmp_path / "run" / "report.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["dashboard", "--json"], ["chain", "dev"]])
 def test_a_closed_terminal_ends_what_only_serves(tmp_path: Path, words: list[str]) -> None:
     words = [*words, "--data", str(tmp_path)] if words[0] == "chain" else [*words, f"login.port={free_port()}"]
@@ -158,6 +162,7 @@ def agreed(folder: Path, reason: str, shown: str) -> str:
     return f"{exams[-1].label} {percent(exams[-1].average)}"
 
 
+@pytest.mark.slow
 def test_all_who_tell_of_a_run_agree_when_it_was_interrupted_and_when_it_ended(tmp_path: Path) -> None:
     settings = ["monitor.view=plain", "evals.every=2", *SILENT_CHAIN]
     with seated(command(tmp_path, *settings), tmp_path) as seat:

@@ -32,7 +32,7 @@ from codezero.ops.findings import CheckState
 PROGRAM = Program("Write a function f(x) that returns x.", "def f(x):\n    return x + 1")
 SERVING = ("fastapi", "uvicorn")
 START_SECONDS = 420.0
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
 
 
 def needs(*modules: str) -> pytest.MarkDecorator:

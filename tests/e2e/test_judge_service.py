@@ -71,6 +71,7 @@ def forged(folder: Path, receipt: dict[str, Any], item: int, name: str) -> None:
     (folder / name).write_bytes(msgspec.json.encode(signed))
 
 
+@pytest.mark.slow
 def test_the_clients_questions_are_scored(url: str) -> None:
     """Whatever is asked the judge can tell: some of the embedded problems are unlike its canaries'."""
     for number in range(24):
@@ -81,6 +82,7 @@ def test_the_clients_questions_are_scored(url: str) -> None:
         assert 0 <= given["score"] < 0.5 and given["prompt_removed"] and given["verdict"]["reasons"]
 
 
+@pytest.mark.slow
 def test_a_receipt_is_read_again_and_a_forged_one_is_refuted(url: str, folder: Path) -> None:
     result = post(f"{url}/v1/verdicts", {"items": ITEMS})
     rewards = [verdict["reward"] for verdict in result["verdicts"]]
@@ -120,7 +122,7 @@ Path(sys.argv[1]).write_bytes(msgspec.json.encode(read))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_thousand_programs_read_the_same_on_every_kernel_set(tmp_path: Path) -> None:
     readings: dict[str, list[list[int] | None]] = {}

@@ -66,7 +66,7 @@ def results(folder: Path) -> Iterator[tuple[str, GameResult]]:
                 yield item.name.hex(), item.data
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 def test_eight_nodes_settle_alike_though_one_is_killed_a_minute(tmp_path: Path) -> None:
     folders = [tmp_path / f"node-{number}" for number in range(1, NODES + 1)]

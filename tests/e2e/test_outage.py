@@ -96,6 +96,7 @@ def judged(rows: list[dict[str, Any]]) -> bool:
     return bool(rows) and rows[-1]["judge/unavailable_share"] < WHOLE and rows[-1]["reward/mean"] is not None
 
 
+@pytest.mark.slow
 def test_training_outlives_a_judge_that_sleeps_raves_and_dies(node: tuple[Node, Server], brain: Judge):
     running, server = node
     running.until("judged at first", judged)

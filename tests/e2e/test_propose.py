@@ -15,7 +15,7 @@ def reached(base: Path, name: str, figure: str, least: float = 1) -> Callable[[]
     return lambda: any((row.get(figure) or 0) >= least for row in rows(base, name))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_service_proposes_hears_and_goes_on_after_a_restart(tmp_path: Path) -> None:
     with node(tmp_path, "laptop", "proposer.model=off", "data.proposer_share=0.5") as laptop:

@@ -59,6 +59,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return traces
 
 
+@pytest.mark.slow
 def test_a_swarm_of_one_asks_nobody(traces: list[Path]) -> None:
     assert not [call for trace in traces for call in strangers(trace)]
 

@@ -42,10 +42,11 @@ def run(folder: Path, models: Path, *overrides: str) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, timeout=1700)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("layers", "vocabulary"),
-    [(1, 8_192), pytest.param(24, 151_936, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
+    [(1, 8_192), pytest.param(24, 151_936, marks=[pytest.mark.long, pytest.mark.timeout(1800)])],
 )
 def test_a_directory_of_real_shape_solves_judges_and_proposes(layers: int, vocabulary: int, tmp_path: Path) -> None:
     models = tmp_path / "models"
@@ -91,7 +92,7 @@ def attempted(run: Path) -> set[str]:
     return shown.union(*(shelf["given"] for shelf in shelves))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("sources", "problems"),

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 FEW = ["monitor.view=off", "evals.every=0", "chain.kind=clock"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_coder_and_verifier_learn_and_go_on_after_a_kill(tmp_path: Path) -> None:
     recipe = ["recipe=nano-codegen-verifier", "solver.problems_per_iteration=4", *FEW]
     with subprocess.Popen(command(tmp_path, *recipe), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as node:
@@ -27,7 +27,7 @@ def test_coder_and_verifier_learn_and_go_on_after_a_kill(tmp_path: Path) -> None
     assert len(verifier) > len(coder)  # a layer more
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_deltas_lead_to_the_weights_that_whole_versions_lead_to(tmp_path: Path) -> None:
     weights = []
     for name in ("full", "delta"):
@@ -40,7 +40,7 @@ def test_deltas_lead_to_the_weights_that_whole_versions_lead_to(tmp_path: Path) 
     assert weights[0] == weights[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_single_recipe_lifts_executed_success(tmp_path: Path) -> None:
     settings = ["monitor.view=off", "chain.kind=clock", "evals.every=60", "evals.problems=200", "run.max_iterations=60"]
     done = run(tmp_path, "recipe=nano-single-full", "solver.problems_per_iteration=16", *settings)

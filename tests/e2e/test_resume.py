@@ -6,9 +6,11 @@ Does not show: the same across machines, or on CUDA.
 import json
 from pathlib import Path
 
+import pytest
 from builders.forked_runs import checkpoints, files, lives, rows, settings
 
 
+@pytest.mark.slow
 def test_stopped_and_started_again_it_is_the_same_run(tmp_path: Path) -> None:
     """Across a calibration (3), with proposals of its own that come back, and with a fork of the stopped run.
 

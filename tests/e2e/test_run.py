@@ -95,6 +95,7 @@ def test_a_run_measures_saves_reports_and_goes_on(tmp_path: Path) -> None:
     assert (tmp_path / "swarm.pem").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 def test_sigterm_finishes_the_iteration_and_saves(tmp_path: Path) -> None:
     """test_interrupt.py has Ctrl-C."""
     with subprocess.Popen(command(tmp_path, "evals.every=0"), stdout=subprocess.DEVNULL) as process:
@@ -105,7 +106,7 @@ def test_sigterm_finishes_the_iteration_and_saves(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "report.md").is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_kill_9_at_50_moments_changes_nothing(tmp_path: Path) -> None:
     """Whatever is killed when, also inside saving: it ends with the rows and the bytes of a run that never was.
@@ -181,7 +182,7 @@ def ids_drawn(run_folder: Path) -> list[str]:
     return json.loads((found[-1] / "problems" / "stream.json").read_text())["synthetic"] if found else []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_judge_alone_lifts_executed_success(tmp_path: Path) -> None:
     """The promise of the whole: at least 20 points with intervals apart, reward from the frozen judge only."""

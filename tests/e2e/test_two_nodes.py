@@ -71,7 +71,7 @@ def daemons_of(folder: Path) -> list[int]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_two_nodes_learn_from_each_other_across_a_kill_9(tmp_path: Path) -> None:
     with node(tmp_path, "a") as a:
@@ -98,7 +98,7 @@ def test_two_nodes_learn_from_each_other_across_a_kill_9(tmp_path: Path) -> None
     assert iterations == list(range(1, len(iterations) + 1)), "a row is missing or repeated"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_one_command_founds_and_joins(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "codezero", "swarm", "up", "--nodes", "2", "monitor.view=plain", "login.page=off"]
@@ -122,7 +122,7 @@ def test_one_command_founds_and_joins(tmp_path: Path) -> None:
     assert labels[0]["seed"] != labels[1]["seed"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_killed_fleet_leaves_no_node_running(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "codezero", "swarm", "up", "--nodes", "1", "monitor.view=off"]

@@ -97,6 +97,7 @@ def test_dead_text_of_a_program_is_not_read(guard: StaticGuard):
         assert report.canonical.replace("import sys\n", "").startswith(plain.canonical), described(attack)
 
 
+@pytest.mark.slow
 def test_no_attack_earns_more_than_the_same_answer_without_it(evaluator: FrozenEvaluator):
     """The promise of the whole evaluator, on every string of the suite."""
     groups = [group(attack.problem, attack.text, attack.plain) for attack in CALLED]

@@ -69,6 +69,7 @@ def hostile(folder: Path, port: int, place: str) -> Path:
     return folder / "swarm.toml"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["rpc", "bootnodes", "name", "judge"])
 def test_a_planted_secret_is_on_no_socket_and_in_no_file(
     tmp_path: Path, recorder: ThreadingHTTPServer, place: str
@@ -116,6 +117,7 @@ def test_of_the_contracts_list_only_plain_addresses_are_dialled(
         assert compose(joined(str(tmp_path / "swarm.toml"), settings)).swarm.bootstrap == [plain]
 
 
+@pytest.mark.slow
 @given(st.lists(st.text().filter(lambda text: text != "???"), min_size=4, max_size=8))
 @example([LEAK, "\\" + LEAK, "\\\\" + LEAK, "'${swarm.name}'", "${", "a\\", "\\'", "$${x}", "${a:${b}}"])
 @hypothesis_settings(max_examples=40)

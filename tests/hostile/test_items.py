@@ -42,6 +42,7 @@ def arrived(at: HivemindSwarm, level: int, index: int) -> Problem | None:
     return eventually(lambda: next((g.problem for g in at.gather(ROUND) if g.problem.item == wanted), None))
 
 
+@pytest.mark.slow
 def test_a_peer_s_problem_is_the_one_that_is_derived_here(peers: list[HivemindSwarm]) -> None:
     first, second = peers[:2]
     sent = SUMS.derive(item(SUMS, 2, 3))

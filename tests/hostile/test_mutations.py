@@ -177,7 +177,7 @@ def test_mutants_are_read_or_refused(decoder: Callable[[Random], None]) -> None:
     attack(decoder, 1500)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_a_hundred_thousand_mutants_are_read_or_refused(decoder: Callable[[Random], None]) -> None:
@@ -265,7 +265,7 @@ atheris.Fuzz()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_what_coverage_leads_to(tmp_path: Path) -> None:
     pytest.importorskip("atheris", reason="atheris, which the project does not depend on, is not installed")

@@ -105,11 +105,13 @@ def honest_before_and_after(scene: Scene) -> Iterator[None]:
     assert scene.memory() - before < MEMORY
 
 
+@pytest.mark.slow
 def test_thousands_of_signed_records_of_invented_peers(scene: Scene) -> None:
     """Does not show that honest records survive any number of them: without a list of members, ids are free."""
     scene.attack("flood_records", count=4000)
 
 
+@pytest.mark.slow
 def test_a_newcomer_is_heard_while_ever_new_invented_peers_fill_its_place(scene: Scene) -> None:
     """Within a minute of its announcement, by whoever it is connected with."""
     scene.attack("fill_place")
@@ -127,6 +129,7 @@ def test_a_newcomer_is_heard_while_ever_new_invented_peers_fill_its_place(scene:
         carol.close()
 
 
+@pytest.mark.slow
 def test_a_newcomer_is_not_choked_with_what_others_left(scene: Scene) -> None:
     scene.attack("flood_records", count=4000)
     assert scene.attack("newcomer", seconds=5.0) == [True, True]
@@ -148,6 +151,7 @@ def test_one_question_for_the_same_record_a_thousand_times(scene: Scene) -> None
     assert max(scene.attack("find_bomb", times=4000)) < 4 << 20
 
 
+@pytest.mark.slow
 def test_a_gigabyte_in_a_body_of_a_megabyte(scene: Scene) -> None:
     before = scene.count("refused_inflate")
     scene.attack("announce", name="bomber", way="bomb")
@@ -155,7 +159,8 @@ def test_a_gigabyte_in_a_body_of_a_megabyte(scene: Scene) -> None:
     scene.attack("leave", names=["bomber"])
 
 
-@pytest.mark.parametrize("way", ["drip", pytest.param("sleep", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["drip", pytest.param("sleep", marks=pytest.mark.long)])
 def test_a_body_that_comes_slowly_or_not_at_all(scene: Scene, way: str) -> None:
     before = scene.count("pulls_in_vain")
     scene.attack("announce", name=way, way=way)
@@ -188,6 +193,7 @@ def test_a_second_process_with_another_s_key(scene: Scene) -> None:
     scene.attack("clone", path=str(scene.folder / "bob.pem"), seconds=3.0)
 
 
+@pytest.mark.slow
 def test_nodes_that_choose_their_ids_hold_nothing(scene: Scene) -> None:
     scene.attack("squat", count=5)
     scene.goes_on()
@@ -212,9 +218,9 @@ MORE_LIES = ("nothing", "text for a size", "plain", "endless", "no number", "tex
     ("how", "thorough"),
     [
         *((how, True) for how in LIES),
-        *(pytest.param(how, True, marks=pytest.mark.slow) for how in MORE_LIES),
+        *(pytest.param(how, True, marks=pytest.mark.long) for how in MORE_LIES),
         ("three bytes", False),
-        *(pytest.param(how, False, marks=pytest.mark.slow) for how in ("crowd", *MORE_LIES)),
+        *(pytest.param(how, False, marks=pytest.mark.long) for how in ("crowd", *MORE_LIES)),
     ],
 )
 def test_a_holder_that_lies_hides_nobody_s_record(scene: Scene, how: str, thorough: bool) -> None:
@@ -229,7 +235,7 @@ def test_a_holder_that_lies_hides_nobody_s_record(scene: Scene, how: str, thorou
     assert how == "crowd" or scene.count("reads_in_vain") == before
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_what_a_flood_took_is_given_back(scene: Scene) -> None:
     """Within the minute in which the network process tidies; 24 MiB is what else it may have learnt meanwhile."""

@@ -17,7 +17,7 @@ from builders.swarm import eventually, free_port, group, make_swarm, scored
 from codezero.errors import SwarmError
 from codezero.swarm.network_status import read_status
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 ROUND = 40
 
 

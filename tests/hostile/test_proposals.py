@@ -58,7 +58,7 @@ def is_call_of(entry: str, test: str) -> bool:
 SEEN = Counter[str]()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_ten_thousand_mangled_proposals_neither_crash_nor_pass_with_fewer_than_two_tests() -> None:
     SEEN.clear()

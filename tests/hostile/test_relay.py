@@ -130,6 +130,7 @@ async def late() -> bytes:
     return b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", ["another", "an old one", "drops", "delays", "floods"])
 def test_a_relay_that_lies_hides_nobody_and_is_believed_in_nothing(scene: Scene, attack: str) -> None:
     alice, bob, hub, mallory = scene.alice, scene.bob, scene.hub, scene.mallory

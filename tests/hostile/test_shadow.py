@@ -41,12 +41,14 @@ def executed(folder: Path) -> str:
     return marker.read_text() if marker.exists() else ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["--version", "config show", "doctor", "bench list"])
 def test_a_command_executes_no_file_of_its_folder(folder: Path, words: str) -> None:
     done = subprocess.run([sys.executable, "-m", "codezero", *words.split()], capture_output=True, text=True)
     assert done.returncode in (0, 1, 2) and "Traceback" not in done.stderr and not executed(folder), done.stderr
 
 
+@pytest.mark.slow
 def test_a_node_and_its_children_execute_no_file_of_their_folder(folder: Path) -> None:
     settings = ["run.max_iterations=2", "network=peer", "evals.every=0", "monitor.view=plain"]
     done = subprocess.run(command(folder, *settings), capture_output=True, text=True)
@@ -54,7 +56,7 @@ def test_a_node_and_its_children_execute_no_file_of_their_folder(folder: Path) -
     assert "after iteration 2" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_fleet_executes_no_file_of_its_folder(folder: Path) -> None:
     words = [sys.executable, "-m", "codezero", "swarm", "up", "--nodes", "2", f"run.directory={folder}", *SMALL]
     with subprocess.Popen([*words, "run.name=fleet", "monitor.view=off", "chain.kind=clock"]) as fleet:

@@ -201,7 +201,7 @@ def test_every_field_of_every_record(planted: Path, capsys: pytest.CaptureFixtur
     attack(planted, 300, capsys)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_every_field_of_every_record_ten_thousand_times(planted: Path, capsys: pytest.CaptureFixture[str]) -> None:
     attack(planted, 5000, capsys)
@@ -225,6 +225,7 @@ def test_rows_of_somebody_elses_file(planted: Path, capsys: pytest.CaptureFixtur
         check_shown(printed.out + printed.err, " ".join(command))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [["data", "check"], ["evaluate"], ["eval", "mbpp", "--file"], ["swarm", "join"], ["weights", "info"]]
 )

@@ -27,6 +27,7 @@ def codezero(*words: str, **told: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **told)  # type: ignore[call-overload]
 
 
+@pytest.mark.slow
 def test_a_judge_that_cannot_be_reached_at_the_start_is_1_with_the_remedy(tmp_path: Path) -> None:
     judge = ["evaluator.kind=openai", "evaluator.url=http://127.0.0.1:1", "evaluator.model=m", "evaluator.seconds=2"]
     done = codezero("run", *settings(tmp_path, "run", *judge))
@@ -34,6 +35,7 @@ def test_a_judge_that_cannot_be_reached_at_the_start_is_1_with_the_remedy(tmp_pa
     assert "codezero: the judge at http://127.0.0.1:1 cannot be reached" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_no_room_is_1_and_says_so(tmp_path: Path) -> None:
     """Of checkpoints: what is smaller than the limit can still be written."""
 
@@ -46,6 +48,7 @@ def test_no_room_is_1_and_says_so(tmp_path: Path) -> None:
     assert codezero("status", f"run.directory={tmp_path}").stdout.splitlines()[0].count("stopped by an error")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("words", ["config show", "--help", "config show --json", "bench list"])
 def test_what_cannot_be_printed_is_1_and_one_line(words: str, unbuffered: str) -> None:
@@ -111,7 +114,7 @@ def commands() -> list[list[str]]:
     return [one[1:] for one in words]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_commands_of_the_document_do_what_they_say(tmp_path: Path) -> None:
     """In their order, in an empty folder."""
     small = ["evaluator.canaries=80", "solver.problems_per_iteration=2", "evals.every=0", "login.page=off"]

@@ -114,6 +114,7 @@ def test_hostile_attempts_are_text(page: Page, server: Served) -> None:
     assert "202E" in shown.upper(), "what was hidden is made visible"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not installed; scripts/build_page.sh installs it")
 def test_nobody_is_shut_out(page: Page, server: Served) -> None:
     """In light and dark, and without sideways scrolling on a phone.

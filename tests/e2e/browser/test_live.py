@@ -8,12 +8,14 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 
+import pytest
 from builders.browsing import browser, free_port, needs_browser, settings
 from playwright.sync_api import Page, expect
 
 pytestmark = needs_browser
 
 
+@pytest.mark.slow
 def test_the_page_follows_a_run_as_it_goes(tmp_path: Path) -> None:
     port = free_port()
     small = ["evaluator.canaries=80", "solver.problems_per_iteration=2", "evals.problems=5", "evals.every=5",

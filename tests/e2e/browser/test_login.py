@@ -60,6 +60,7 @@ def test_a_passkey_claims_the_node_and_opens_the_same_account_after_a_restart(fo
             logged_in_as(page, address)
 
 
+@pytest.mark.slow
 def test_neither_a_wrong_code_nor_a_device_that_does_not_look_who_holds_it_claims_anything(
     folder: Path, port: int
 ) -> None:

@@ -29,6 +29,7 @@ def test_the_budgets_add_up_to_what_is_said() -> None:
     assert sum(part.seconds for part in card.PARTS.values()) <= 60 * 35
 
 
+@pytest.mark.slow
 def test_everything_runs_at_tiny_size_without_a_card(tmp_path: Path) -> None:
     done = subprocess.run([*COMMAND, "--into", str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -45,7 +46,7 @@ def test_everything_runs_at_tiny_size_without_a_card(tmp_path: Path) -> None:
     assert parts["halving 0.5b"]["result"].keys() == {"skipped"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_command_goes_on_where_it_was(tmp_path: Path) -> None:
     first = subprocess.Popen([*COMMAND, "--into", str(tmp_path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     file = tmp_path / card.FILE
@@ -140,7 +141,7 @@ print("ran")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_carried_and_torch_are_enough(tmp_path: Path) -> None:
     """In a process that finds no other package. `dill` pickles modules whole whose path has no such folder."""
     have, site = tmp_path / "have.txt", tmp_path / "site-packages"

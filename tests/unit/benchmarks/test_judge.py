@@ -14,7 +14,7 @@ from codezero.wiring.attempts import Wanted, problems_of
 LITTLE = ["--json", "--samples", "4"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_without_arguments_it_measures_cost_worth_and_every_question(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = [
@@ -43,6 +43,7 @@ def test_without_arguments_it_measures_cost_worth_and_every_question(capsys: pyt
     }
 
 
+@pytest.mark.slow
 def test_another_judge_reads_the_attempts_that_are_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,7 @@ def test_every_benchmark_that_draws_is_tested() -> None:
     assert sorted(RESULTS) == DRAWING
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(RESULTS))
 def test_a_picture_comes_from_the_stored_result_alone(name: str, tmp_path: Path) -> None:
     svg = drawn(name, tmp_path, RESULTS[name])

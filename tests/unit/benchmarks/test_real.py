@@ -18,7 +18,7 @@ def test_decoding_reads_weights_once_a_step_and_what_each_row_has_seen():
     assert real.decode_bytes(policy, [5, 7], [3, 1]) == 2 * 4 * (body + head) + (6 + 7) * per_token
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_benchmark_runs(capsys: pytest.CaptureFixture[str]) -> None:
     models = ["--model", str(weights_directory("solver")), "--judge", str(weights_directory("judge"))]

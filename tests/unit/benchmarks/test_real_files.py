@@ -90,13 +90,14 @@ def test_a_folder_without_the_files_is_named(tmp_path: Path, capsys: pytest.Capt
     assert "mbpp.jsonl" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["humaneval", "mbpp"])
 def test_every_twentieth_problem_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(real_files, "MUTANTS", 1)
     holds(measured(both_tiers() / real_files.FILES[name], name, every=20), rows=None)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("name", "rows"), [("humaneval", 164), ("mbpp", 974)])
 def test_the_whole_set_holds(name: str, rows: int) -> None:

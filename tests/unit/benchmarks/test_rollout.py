@@ -89,7 +89,7 @@ def test_limits_count_what_has_to_be_read_and_multiplied():
     assert roofline.update_flops(700, 300, 15, 18, 6) == 6 * (700 * 33 + 300 * 18)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_benchmark_runs(tmp_path: Path):
     """The real ways but genrl's, which wants a network; one layer, one round."""
     small = ["--json", "--shapes", "nano", "--layers", "1", "--tokens", "4", "--repeats", "1", "--threads", "1"]

@@ -79,7 +79,7 @@ def test_each_fault_comes_once_before_one_comes_again() -> None:
     assert all(sorted(order[at : at + 6]) == sorted(kinds) for at in range(0, 42, 6))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 def test_six_faults_cost_no_point_and_no_minute_that_status_does_not_show(tmp_path: Path) -> None:
     words = [sys.executable, str(SOAK), "--json", "--minutes", "6", "--keep", str(tmp_path)]

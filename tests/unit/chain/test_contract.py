@@ -291,6 +291,7 @@ def elsewhere(handler: BaseHTTPRequestHandler) -> None:
     handler.end_headers()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [

@@ -52,6 +52,7 @@ def burst(sender: Sender, tiny: str) -> list[str]:
     return [sender.sign(tiny, WRITE + argument(nonce), nonce=nonce) for nonce in range(first, first + 8)]
 
 
+@pytest.mark.slow
 def test_kill_9_in_a_burst_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     chance = random.Random(5)
     with DevChainHandle(tmp_path) as chain:
@@ -90,6 +91,7 @@ def assert_whole(chain: DevChainHandle) -> None:
         assert int(ask("eth_getTransactionCount", address, "latest"), 16) == nonce
 
 
+@pytest.mark.slow
 def test_killed_at_birth_it_begins_anew(tmp_path: Path) -> None:
     chance = random.Random(6)
     for _ in range(2):
@@ -132,6 +134,7 @@ def test_ten_callers_at_once_share_one_process(tmp_path: Path) -> None:
         handle.close()
 
 
+@pytest.mark.slow
 def test_another_program_on_its_old_port_is_not_taken_for_it(tmp_path: Path) -> None:
     with DevChainHandle(tmp_path) as chain:
         port, chain_id = Client(chain).port, chain.chain_id
@@ -139,6 +142,7 @@ def test_another_program_on_its_old_port_is_not_taken_for_it(tmp_path: Path) -> 
         assert Client(chain).port != port and chain.chain_id == chain_id and chain.endpoint.answers()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("garbage", [b"", b"{", b'{"url": 1}', b"\xff" * 9000])
 def test_a_broken_endpoint_file_is_as_good_as_none(tmp_path: Path, garbage: bytes) -> None:
     (tmp_path / ENDPOINT).write_bytes(garbage)

@@ -257,6 +257,7 @@ def test_calls_that_take_long_keep_nobody_waiting(client: Client) -> None:
         assert len(waiting) < len(hostile), "an honest call was answered after all that were to run for ever"
 
 
+@pytest.mark.slow
 def test_slow_bodies_keep_nobody_waiting(client: Client) -> None:
     sender = Sender(client, fund=False)
     with ExitStack() as stack:

@@ -196,6 +196,7 @@ class Lying:
         return [*lies, *logs, *lies]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", SPOILT)
 def test_anchors_that_were_made_up_do_not_count(
     swarm: Swarm, market: ContractMarket, monkeypatch: pytest.MonkeyPatch, how: str

@@ -162,6 +162,7 @@ def test_an_anchor_that_was_signed_and_never_sent_ends_with_its_round(tmp_path: 
         assert connection.execute("SELECT count(*) FROM signed").fetchone() == (0,)
 
 
+@pytest.mark.slow
 def test_a_market_that_fails_holds_up_no_points(tmp_path: Path, place: Place, caplog: pytest.LogCaptureFixture) -> None:
     broken = ContractMarket(place.member, place.swarm.contract)  # which has no such function
     box, now = outbox(tmp_path, place, "QmBroken", broken), place.swarm.owner.read_round()
@@ -288,6 +289,7 @@ for life in sys.argv[8:]:  # forked, because the imports take longer than the re
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_kill_at_each_step_leaves_one_of_each_submission(tmp_path: Path) -> None:
     lives = [f"{kind}:{point}" for kind in ("reward", "vote") for point in POINTS]

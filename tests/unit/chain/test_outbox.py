@@ -119,6 +119,7 @@ def test_a_last_round_is_noticed_and_said_until_another_opens(
     assert (member.reward_of(current, "QmLast"), member.reward_of(current + 1, "QmLast")) == (250, 250)
 
 
+@pytest.mark.slow
 def test_points_outlive_a_chain_that_is_away(tmp_path: Path, swarm: Swarm, caplog: pytest.LogCaptureFixture) -> None:
     nowhere = ChainClient(["http://127.0.0.1:9"], swarm.chain_id, seconds=0.5)
     wallet = KeystoreWallet.ephemeral(tmp_path / "key.json")

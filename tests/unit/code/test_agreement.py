@@ -256,7 +256,7 @@ def arguments(kind: str, chance: Random) -> list[Any]:
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
-@pytest.mark.parametrize("programs", [200, pytest.param(6000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("programs", [200, pytest.param(6000, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
 def test_those_that_agree_return_the_same(programs: int) -> None:
     """Surely so for the lengths of which every path is followed, and nearly always for longer ones."""
     chance, agreed, apart, longer = Random(programs), 0, 0, list[bool]()

@@ -261,7 +261,7 @@ def _canonical(code: str, entry: str) -> str:
 
 
 @pytest.mark.filterwarnings("ignore:invalid escape")
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 12])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.long), 12])
 def test_references_are_read_in_every_dress(every: int):
     """Measured on all of HumanEval and MBPP: why `best` is the default."""
     rates = reading_rates(every)

@@ -209,6 +209,7 @@ def test_an_honest_program_passes(name: str):
     assert report.examples and report.hardcode_ratio == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 def test_references_of_every_level_pass(level: int):
     random = Random(level)

@@ -87,6 +87,7 @@ def test_every_form_of_the_same_program_is_judged_alike_and_only_the_form_asked_
     assert all("fence" in one["reasons"][-1] for one in others)
 
 
+@pytest.mark.slow
 def test_where_execution_and_verdict_differ_it_is_said_aloud(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """The judge believes what the question asks for; the tests ask for something else."""
     path = tmp_path / "differ.jsonl"
@@ -105,6 +106,7 @@ def test_where_execution_and_verdict_differ_it_is_said_aloud(tmp_path: Path, cap
     assert line["audit"]["failing_believed"] == 2
 
 
+@pytest.mark.slow
 def test_the_card_says_of_which_problems_the_judge_is_a_judge(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -154,6 +156,7 @@ def test_a_bad_line_is_named_before_a_model_is_loaded(
     assert why in said.err and said.out == "" and "nowhere" not in said.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stdin", [False, True])
 def test_every_bad_line_is_named_before_anything_is_judged_and_can_be_left_out(
     stdin: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ from codezero.evaluator.probe import read_probe
 from codezero.models.generation import Sampler
 
 
+@pytest.mark.slow
 def test_a_probe_of_executed_attempts_is_used_by_the_judge(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,7 @@ def compiler() -> Path:
     return modules
 
 
+@pytest.mark.slow
 def test_compiling_again_gives_the_same_bytes(compiler: Path) -> None:
     done = run(["node", "compile.mjs", "--check"], compiler.parent)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

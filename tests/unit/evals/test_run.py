@@ -296,6 +296,7 @@ def evaluate(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
 
 
+@pytest.mark.slow
 def test_a_published_set_from_the_command_line_and_two_policies_compared(tmp_path: Path) -> None:
     small.write_rows(tmp_path / "m.jsonl", small.MBPP)
     asked = ["mbpp", "--file", "m.jsonl", "--samples", "2", "--json", "solver.max_new_tokens=12"]
@@ -360,7 +361,7 @@ def test_every_bad_row_is_named_and_can_be_left_out(
     assert "problems 1-3 of 5, 1 attempt each, greedy; 13 rows" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def batches(folder: Path) -> int:
     """Entries of an eval's log, which others may read while it is written."""
     try:
@@ -371,6 +372,7 @@ def batches(folder: Path) -> int:
         return 0
 
 
+@pytest.mark.slow
 def test_a_real_eval_that_is_killed_ends_as_one_that_was_not(tmp_path: Path) -> None:
     asked = ["synthetic", "--samples", "2", "--json", "evals.problems=24"]
     command = [sys.executable, "-m", "codezero", "eval", *asked, "--into", "killed"]

@@ -202,6 +202,7 @@ def test_what_was_answered_in_time_stands(server: Server) -> None:
         assert readings[1].why_not == "the judge did not answer in 3 s; start it, or raise evaluator.seconds"
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("mode", ["500", "503", "429", "401", "404", "501", "closes", "redirects"])
 def test_a_server_that_answers_nothing_is_an_error_with_a_remedy(server: Server, kind: Kind, mode: str) -> None:
@@ -337,6 +338,7 @@ def test_a_judge_that_hangs_is_tried_briefly(server: Server, monkeypatch: pytest
         assert judge.read([RIGHT], YES)[0].scores
 
 
+@pytest.mark.slow
 def test_the_pause_doubles_up_to_a_bound_and_starts_anew(server: Server) -> None:
     judge = OllamaJudge(config(server.url))
     client, request = judge._client, judge._yes_no(QUESTION, RIGHT.code, "Is it right?")[0]
@@ -430,6 +432,7 @@ def test_a_model_that_is_not_served_is_named_at_the_start(server: Server) -> Non
 # ------------------------------------------------------------------ arbitrary answers
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(answer=answers)
 def test_any_json_from_a_real_server_gives_finite_scores_or_none(brain: Judge, answer: object) -> None:

@@ -115,6 +115,7 @@ def test_a_transplant_goes_to_a_problem_that_asks_for_something_else():
 # ------------------------------------------------------------------ the run
 
 
+@pytest.mark.slow
 def test_an_honest_judge_raises_no_alarm(guard: StaticGuard):
     judge = ToldJudge(honest)
     watch = build_watch(judge, guard, canaries_per_iteration=16)

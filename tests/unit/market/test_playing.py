@@ -54,6 +54,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
     table.close()
 
 
+@pytest.mark.slow
 def test_all_players_settle_the_same_games_alike(played: Table) -> None:
     settled = [wins(played, number) for number in range(played.count)]
     assert len(settled[0]) > 10
@@ -154,6 +155,7 @@ def test_nothing_is_executed_and_nothing_stuck_where_nobody_may_execute(tmp_path
     table.close()
 
 
+@pytest.mark.slow
 def test_a_chain_that_is_away_delays_settling_and_loses_nothing(tmp_path: Path) -> None:
     table = Table(tmp_path, count=6, execute=lambda n: n < 4)
     for number in range(15):
@@ -264,6 +266,7 @@ class Killed(BaseException):
     pass
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_write_pays_nothing_twice_and_anchors_one_root(tmp_path: Path) -> None:
     """One of six dies once a round, before or after a write that is drawn; what the others settle is not touched."""
     table, chance, killed = Table(tmp_path, count=6, execute=lambda n: n < 4), Random(7), Counter[str]()

@@ -74,6 +74,7 @@ def child(code: str, **environment: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("value", "said"), [("1", "learned on cpu 1 True"), ("0", "touched")])
 def test_cpu_only_never_touches_a_card(value: str, said: str):
     assert child(A_NODE_WITH_A_CARD, CPU_ONLY=value) == said

@@ -224,6 +224,7 @@ class FakeMemory:
         monkeypatch.setattr(own.LeanDecoder, "prefill", prefill)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("room", "tried"), [(5, [12, 4]), (3, [12, 4, 2]), (1, [12, 4, 2, 1])])
 def test_when_memory_runs_out_the_rows_are_halved_for_good(
     room: int, tried: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -84,6 +84,7 @@ def test_a_tokenizer_without_merges_is_held_to_it_too() -> None:
     assert whole(sample(tiny_policy(), True)) == 1.0
 
 
+@pytest.mark.slow
 def test_a_model_of_real_shape_from_a_directory_is_held_to_it(tmp_path: Path) -> None:
     qwen_half_billion(1, tmp_path, 8_192)
     loaded = load_model(str(tmp_path), device="cpu", role="proposer")
@@ -114,6 +115,7 @@ def test_decoding_in_parts_after_memory_ran_out_begins_each_anew(monkeypatch: py
     assert failed and whole([one for group in groups for one in group]) == 1.0
 
 
+@pytest.mark.slow
 def test_the_embedded_proposer_is_as_good_under_the_form() -> None:
     loaded = load_model(str(weights_directory("proposer")), device="cpu", role="proposer")
 

@@ -188,7 +188,8 @@ def qwen_half_billion(layers: int, directory: Path, vocabulary: int = 151_936) -
     small_tokenizer().save_pretrained(directory)
 
 
-@pytest.mark.parametrize("layers", [1, pytest.param(24, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("layers", [1, pytest.param(24, marks=pytest.mark.long)])
 def test_a_real_sized_model_loads_and_samples(layers: int, tmp_path: Path):
     qwen_half_billion(layers, tmp_path)
     loaded = load_model(str(tmp_path), device="cpu", role="solver")

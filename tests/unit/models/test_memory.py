@@ -68,7 +68,7 @@ print(peak_memory() - before, estimate)
 """
 
 
-SLOW = [pytest.mark.slow, pytest.mark.timeout(1800)]
+LONG = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process cannot tell its own peak of memory apart")
@@ -76,12 +76,12 @@ SLOW = [pytest.mark.slow, pytest.mark.timeout(1800)]
 @pytest.mark.parametrize(
     ("train", "checkpointing", "vocabulary"),
     [
-        pytest.param("full", "plain", 8_192, marks=SLOW),
-        pytest.param("lora", "checkpointing", 8_192, marks=SLOW),
-        pytest.param("full", "checkpointing", 8_192, marks=SLOW),
-        pytest.param("lora", "plain", 8_192, marks=SLOW),
-        pytest.param("full", "checkpointing", 151_936, marks=SLOW),
-        pytest.param("lora", "checkpointing", 151_936, marks=SLOW),
+        pytest.param("full", "plain", 8_192, marks=LONG),
+        pytest.param("lora", "checkpointing", 8_192, marks=LONG),
+        pytest.param("full", "checkpointing", 8_192, marks=LONG),
+        pytest.param("lora", "plain", 8_192, marks=LONG),
+        pytest.param("full", "checkpointing", 151_936, marks=LONG),
+        pytest.param("lora", "checkpointing", 151_936, marks=LONG),
     ],
 )
 def test_the_estimate_is_near_what_an_update_takes(train: str, checkpointing: str, vocabulary: int):

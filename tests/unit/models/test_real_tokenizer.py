@@ -28,7 +28,7 @@ def problems() -> list[Problem]:
     return [read_row(row).problem for row in rows]
 
 
-@pytest.fixture(scope="module", params=["0.5B", pytest.param("1.5B", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["0.5B", pytest.param("1.5B", marks=pytest.mark.long)])
 def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     source, folder = real_data("qwen3-tokenizer") / "qwen3-tokenizer", tmp_path_factory.mktemp("qwen")
     shutil.copy(source / "tokenizer_config.json", folder)
@@ -58,6 +58,7 @@ def test_code_comes_back_from_its_tokens(loaded: LoadedModel) -> None:
         assert loaded.tokenizer.decode(ids) == code
 
 
+@pytest.mark.slow
 def test_every_question_can_be_asked_and_one_conversation_answers_as_many(loaded: LoadedModel) -> None:
     whole = LikelihoodJudge(loaded, questions=list(SCORES), share_prefix=False)
     shared = LikelihoodJudge(loaded, questions=list(SCORES))

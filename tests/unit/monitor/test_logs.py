@@ -139,6 +139,7 @@ class Careless(BaseHTTPRequestHandler):
         """Silence."""
 
 
+@pytest.mark.slow
 def test_a_node_writes_no_planted_secret_in_its_logs(tmp_path: Path) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Careless)
     thread = threading.Thread(target=server.serve_forever)

@@ -188,6 +188,7 @@ def test_endless_peers_and_rounds_are_forgotten(tmp_path: Path) -> None:
     assert (len(fold.shares), len(fold.rounds), max(fold.rounds)) == (1_000, 40, 1_499)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process cannot tell its own peak of memory apart")
 def test_two_hundred_thousand_rows_are_read_in_bounded_memory(tmp_path: Path) -> None:
     line = json.dumps(full_row(7) | {"padding": "x" * 200}).encode() + b"\n"

@@ -71,6 +71,7 @@ def test_shipped_models_are_small_have_a_card_and_load_as_float32(role: str):
     assert shipped(role).model.dtype == torch.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", [role for role in ROLES if role != "gym"])
 def test_shipped_models_of_code_have_the_tokenizer_of_their_lessons(role: str, tmp_path: Path):
     build_tokenizer(0, role).save_pretrained(tmp_path)
@@ -154,6 +155,7 @@ def means(answer: str, reference: str, name: str, arguments: str) -> bool:
     return fence(code) == answer and agree(code, reference, name, [KINDS[each] for each in arguments.split(", ")])
 
 
+@pytest.mark.slow
 def test_the_solver_is_taught_more_mistakes_at_higher_levels():
     wrong: dict[int, list[bool]] = {level: [] for level in (1, 2, 3, 4, 5)}
     random = Random(6)
@@ -259,6 +261,7 @@ def test_the_learning_rate_rises_holds_and_falls():
     assert rates[121:] == sorted(rates[121:], reverse=True) and 0.05 <= rates[-1] < 0.06
 
 
+@pytest.mark.slow
 def test_build_makes_loadable_models_with_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for role, recipe in build.RECIPES.items():
         monkeypatch.setitem(build.RECIPES, role, dataclasses.replace(recipe, layers=1, steps=2))
@@ -273,7 +276,7 @@ def test_build_makes_loadable_models_with_cards(tmp_path: Path, monkeypatch: pyt
     assert measured["solver"]["average@8"] == 0.0 and measured["proposer"]["well_formed"] == 0.0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_building_again_gives_models_as_good(tmp_path: Path):
     measured = build.build(tmp_path, drill(), seed=0)

@@ -140,6 +140,7 @@ def test_what_the_hardware_process_did_not_say_is_unknown() -> None:
     assert "-11" in found[1].text
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_named() -> None:
     with listening() as held:
         port = held.getsockname()[1]
@@ -261,6 +262,7 @@ def test_what_is_asked_of_the_hub_is_what_the_node_would_load(tmp_path: Path) ->
     assert network.wanted_of_hub(config) == (["a/b"], ["mbpp"])
 
 
+@pytest.mark.slow
 def test_a_chain_and_a_judge_that_are_away_are_failures(tmp_path: Path) -> None:
     gone = "http://127.0.0.1:1"
     chain = ChainConfig(kind="rpc", rpc_urls=[gone], chain_id=5, contract="0x" + "11" * 20)
@@ -320,7 +322,7 @@ def test_the_command_ends_in_time_with_a_line_each(tmp_path: Path, capsys: pytes
     assert not list(tmp_path.iterdir()), "it left something behind"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_fails_where_a_node_would(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = [f"run.directory={tmp_path / 'runs'}", f"swarm.identity={tmp_path / 'swarm.pem'}", "login.page=off"]
     judge = ["evaluator.kind=openai", "evaluator.url=http://127.0.0.1:1", "evaluator.model=m"]

@@ -172,7 +172,7 @@ def test_a_second_signal_is_passed_on_too(which: signal.Signals, code: int) -> N
         assert process.wait(120) == code
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_node_saves_when_its_supervisor_is_killed(tmp_path: Path) -> None:
     up, told = tmp_path / "up", tmp_path / "told"
     child = "from codezero.system.signals import end_with_parent\nend_with_parent()"
@@ -190,7 +190,7 @@ def pid_of(run: Path) -> int:
     return 0 if node.get("stopped") else node.get("pid", 0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_real_node_that_is_killed_goes_on(tmp_path: Path) -> None:
     """kill -9, another process, the same run; SIGTERM to the parent then saves and ends all within its time.
 

@@ -126,6 +126,7 @@ def run(tmp_path: Path, url: str, *command: str) -> subprocess.CompletedProcess[
     return subprocess.run([sys.executable, *command], capture_output=True, text=True, env={**os.environ, **settings})
 
 
+@pytest.mark.slow
 def test_mbpp_comes_from_the_hub_at_its_revision_and_later_from_the_cache(tmp_path: Path):
     check = ("-m", "codezero", "data", "check", "mbpp", "--json")
     with serving(a_hub(tmp_path)) as hub:

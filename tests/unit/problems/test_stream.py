@@ -135,6 +135,7 @@ def test_a_resumed_stream_goes_on_as_if_nothing_had_happened(
     assert [whole.next_batch(offered) for _ in range(after)] == [second.next_batch(offered) for _ in range(after)]
 
 
+@pytest.mark.slow
 def test_a_long_run_keeps_a_small_state(tmp_path: Path) -> None:
     source = stream(batch=4500, proposer_share=1.0)
     source.next_batch([proposed(number) for number in range(4500)])

@@ -132,6 +132,7 @@ def test_the_correction_undoes_the_judges_mistakes(truth: float, false_positive:
     assert rates.judged(truth) == pytest.approx(truth * (1 - false_negative) + (1 - truth) * false_positive)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", list(BENCH["SCENARIOS"]))
 def test_it_reaches_94_percent_of_what_an_oracle_does(scenario: str) -> None:
     """Two seeds of the benchmark, which has many more."""

@@ -45,7 +45,7 @@ def proposer(sampler: OpenAISampler, attempts: int = 1) -> ModelProposer:
 
 
 def sampler(server: Server, seconds: float = 5.0) -> OpenAISampler:
-    settings = ProposerConfig(url=server.url, model="model", seconds=seconds, requests=2)
+    settings = ProposerConfig(url=server.url, model="model", seconds=seconds)
     return OpenAISampler(settings)
 
 

@@ -60,6 +60,7 @@ def test_what_two_programs_pass_is_confirmed_and_the_rest_left_out(executed: Vet
     assert found.tests == TESTS[:2] and found.id == problem_id(found.question, TESTS[:2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "group",
     [
@@ -180,6 +181,7 @@ def values(proposer: CountedProposer) -> tuple[object, ...]:
     return measured["proposer/values_right"], measured["proposer/values_wrong"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("group", "believed", "right", "wrong"),
     [

@@ -77,6 +77,7 @@ def ask(address: str, route: str, body: object = None) -> tuple[int, Any]:
             return error.code, error.read().decode()
 
 
+@pytest.mark.slow
 def test_servers_draw_what_this_process_draws_before_and_after_pushes(parts: Parts, client: RolloutServers) -> None:
     policy, processes = parts
     for push in range(6):
@@ -115,6 +116,7 @@ def test_prompts_that_are_the_same_share_requests_within_the_servers_bound(
     assert nearly(drawn, [each._replace(version=policy.number) for each in (first[0], *second, *first[1:])])
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_costs_a_try_and_comes_back_with_the_newest_version(parts: Parts) -> None:
     policy, processes = parts
     stop, restarts = threading.Event(), processes[0].server.restarts
@@ -153,6 +155,7 @@ def test_closing_ends_what_is_drawn_and_blames_no_server(parts: Parts, caplog: p
     assert "unfit" not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_costs_a_try_and_is_replaced(
     parts: Parts, client: RolloutServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

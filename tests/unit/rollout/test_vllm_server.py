@@ -33,7 +33,7 @@ def off(policy: LoadedModel, client: RolloutServers, number: int) -> float:
 
 
 @real
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_the_engine_has_the_weights_of_every_version(tmp_path: Path) -> None:
     """The head is tied, and a vocabulary of 768 is packed apart on a CPU in float32."""
@@ -45,7 +45,13 @@ def test_the_engine_has_the_weights_of_every_version(tmp_path: Path) -> None:
     config = compose(
         [
             *(f"model.solver={tmp_path / 'model'}", "model.device=cpu", "model.precision=float32"),
-            *("rollout.engine=vllm", "rollout.start=1", "rollout.context=256", f"run.logs={tmp_path / 'logs'}"),
+            *(
+                "rollout.engine=vllm",
+                "rollout.start=1",
+                "solver.max_prompt_tokens=128",
+                "solver.max_new_tokens=128",
+                f"run.logs={tmp_path / 'logs'}",
+            ),
         ]
     )
     with ExitStack() as stack:

@@ -107,6 +107,7 @@ def test_a_large_body_is_not_read(generate: str) -> None:
     assert post(generate, b" " * 100_000).status_code == 413
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(data=st.data())
 def test_no_request_breaks_the_server(generate: str, data: st.DataObject) -> None:

@@ -146,10 +146,11 @@ def differences(sandboxes: tuple[BubblewrapSandbox, MontySandbox], count: int) -
             yield f"CPython: {truth}\njail: {jailed}\nMonty: {interpreted}\n{code}\n" + "\n".join(tests)
 
 
+@pytest.mark.slow
 def test_no_verdict_differs_from_pythons(sandboxes: tuple[BubblewrapSandbox, MontySandbox]) -> None:
     assert list(differences(sandboxes, 60)) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_verdict_of_many_differs_from_pythons(sandboxes: tuple[BubblewrapSandbox, MontySandbox]) -> None:
     assert list(differences(sandboxes, 1500)) == []

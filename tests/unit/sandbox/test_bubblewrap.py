@@ -76,6 +76,7 @@ def test_honest_programs_pass_and_fail_when_their_answer_is_another(
     assert (wrong.outcome, wrong.reason) == (FAIL, f"test {len(tests) + 1} fails")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
@@ -117,12 +118,13 @@ ALIKE = frozenset((
     "fork bomb that sleeps", "memory of children", "one file", "memory file", "exit in a call", "hard exit in a call",
     "killed by itself", "kills its parents", "abort", "forged reports", "forged end", "odd number", "wide",
 ))  # fmt: skip
-"""Programs of which another of their kind is run each time."""
+"""Programs of which another of their kind is run more often."""
+SLOW = frozenset(("ignores signals", "thread bomb", "ptrace"))
 
 
 @pytest.mark.parametrize(
     "code",
-    [pytest.param(code, id=name, marks=[pytest.mark.slow] * (name in ALIKE)) for name, code in HOSTILE.items()],
+    [pytest.param(code, id=name, marks=[pytest.mark.slow] * (name in ALIKE | SLOW)) for name, code in HOSTILE.items()],
 )
 def test_hostile_programs_do_not_pass_and_leave_nothing(sandbox: BubblewrapSandbox, code: str) -> None:
     execution = sandbox.run(job(code))

@@ -86,6 +86,7 @@ def test_a_case_that_hangs_is_the_one_that_fails(sandbox: BubblewrapSandbox, han
     assert time.monotonic() - began < 6
 
 
+@pytest.mark.slow
 def test_all_cases_together_have_a_limit_too(sandbox: BubblewrapSandbox) -> None:
     code = "import time\nwhile time.process_time() < 0.7: pass\nprint(input())"
     executed = execute(sandbox, code, *echoes(20))
@@ -147,6 +148,7 @@ def test_an_input_goes_in_after_the_answer_before_it_came_out(sandbox: Bubblewra
         assert ended.printed == b"%d\n" % (2 * n) and given == [str(i) for i in range(n + 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
@@ -181,6 +183,7 @@ def test_a_jail_that_does_not_begin_says_nothing_about_the_program(
     assert sandbox.run(Job("def f(): return 1", ("assert f() == 2",))).outcome is UNKNOWN
 
 
+@pytest.mark.slow
 def test_each_call_has_its_own_time_and_all_have_a_limit(sandbox: BubblewrapSandbox) -> None:
     slow = "from time import process_time as t\ndef f(x):\n    end = t() + x\n    while t() < end: pass\n    return x"
     assert sandbox.run(Job(slow, ("assert f(0.7) == 0.7",) * 3)).outcome is PASS

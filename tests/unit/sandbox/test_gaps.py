@@ -161,6 +161,7 @@ def both() -> Iterator[TieredSandbox]:
         yield sandbox
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RIGHT_UNDER_CPYTHON)
 def test_a_gap_is_unknown_and_cpython_decides(monty: MontySandbox, both: TieredSandbox, name: str) -> None:
     code, test = RIGHT_UNDER_CPYTHON[name]

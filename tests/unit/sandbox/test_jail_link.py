@@ -233,6 +233,7 @@ def test_what_is_too_large_or_dangerous_is_doubted() -> None:
         assert isinstance(name("thing"), Mirror)  # it stays on the side of the answer
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(JSON | st.dictionaries(st.sampled_from(FIELDS), JSON))
 def test_whatever_an_answer_says_the_tests_get_a_value_or_a_doubt(said: Any) -> None:

@@ -233,7 +233,7 @@ def test_killed_at_random_moments_a_whole_checkpoint_remains(tmp_path: Path):
     kill_while_saving(tmp_path, 10, flush_seconds=30.0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("flush_seconds", [0.0, 0.05, 30.0])
 def test_killed_often(tmp_path: Path, flush_seconds: float):

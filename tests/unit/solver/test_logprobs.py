@@ -52,6 +52,7 @@ def test_in_pieces_the_numbers_and_gradients_are_the_same(bias: bool, monkeypatc
         assert torch.allclose(one, other, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process cannot tell its own peak of memory apart")
 @pytest.mark.parametrize("path", ["packed", "pieces"])
 def test_vocabulary_times_length_is_never_in_memory(path: str):

@@ -45,6 +45,7 @@ def small_card(learner: TrlLearner, most: int, error: Callable[[], Exception], *
     return tried
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 @pytest.mark.parametrize("device", MESSAGES)
 def test_the_gradient_is_that_of_an_undisturbed_step(device: str, backward: bool, caplog: pytest.LogCaptureFixture):

@@ -132,6 +132,7 @@ def gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_one_process(config: NodeConfig, trainer: Trainer, tmp_path: Path) -> None:
     """AdamW's first moment is a tenth of the first gradient."""
     one = alone(config)
@@ -177,6 +178,7 @@ def test_a_step_that_is_not_finite_is_left_out_by_all(trainer: Trainer) -> None:
     assert trainer.learner.skipped == left_out + 2
 
 
+@pytest.mark.slow
 def test_a_killed_rank_is_replaced_and_nothing_differs(trainer: Trainer, tmp_path: Path) -> None:
     """It stands still first, so that the others are in the middle of waiting for it."""
     trainer.learner.update(uneven(0))
@@ -197,6 +199,7 @@ def test_a_killed_rank_is_replaced_and_nothing_differs(trainer: Trainer, tmp_pat
     assert trainer.learner.updates == 2 == read_manifest(FolderSource(trainer.versions)).versions[-1].number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_any_number_of_ranks_reads_a_checkpoint(
     config: NodeConfig, trainer: Trainer, tmp_path: Path, ranks: int
@@ -212,6 +215,7 @@ def test_any_number_of_ranks_reads_a_checkpoint(
         assert furthest(weights_in(saved(few.learner, tmp_path / "few")), expected) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_rank_that_fails_says_why(config: NodeConfig, trainer: Trainer, tmp_path: Path) -> None:
     broken = dataclasses.replace(config, model=dataclasses.replace(config.model, solver="/nowhere"))
     begin, start = Begin(broken, str(tmp_path), 60), partial(Ranks, RANK, deal_cards(config), "gloo")
@@ -219,6 +223,7 @@ def test_a_rank_that_fails_says_why(config: NodeConfig, trainer: Trainer, tmp_pa
         RemoteLearner(trainer.policy, start, begin, lambda _: None)
 
 
+@pytest.mark.slow
 def test_ranks_end_with_their_node() -> None:
     program = (
         "import time; from codezero.solver.remote import Ranks; from codezero.wiring.models import RANK; "
@@ -338,7 +343,7 @@ def test_settings_that_contradict_are_refused(settings: list[str], message: str)
         compose(settings)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_node_whose_rank_is_killed_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     settings = ["trainer.ranks=2", "model.device=cpu", "evals.every=0", "monitor.view=off", "run.max_iterations=4"]
     states: list[Path] = []

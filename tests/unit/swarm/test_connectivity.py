@@ -64,6 +64,7 @@ def talks_to(author: HivemindSwarm, reader: HivemindSwarm, seconds: float = 180.
         return False
 
 
+@pytest.mark.slow
 def test_a_bootnode_is_a_way_in_for_two_who_do_not_know_each_other(tmp_path: Path) -> None:
     settings = [f"swarm.identity={tmp_path}/boot.pem", f"run.directory={tmp_path}/runs", f"swarm.name={SWARM}"]
     command = [sys.executable, "-m", "codezero", "swarm", "bootnode", *settings]
@@ -104,6 +105,7 @@ def _port(swarm: HivemindSwarm, state: Path) -> int:
     return int(read_status(state).addresses[0].split("/")[4])
 
 
+@pytest.mark.slow
 def test_a_private_swarm_hears_its_members_only(tmp_path: Path) -> None:
     members = tmp_path / "members.txt"
     peers = {name: Identity.load_or_create(tmp_path / f"{name}.pem").peer_id for name in ("alice", "bob", "eve")}
@@ -291,6 +293,7 @@ def test_the_peers_command_reads_the_newest_run(tmp_path: Path, capsys: pytest.C
     assert "4 neighbours" in shown and "no peer was heard yet" in shown and "\x1b[31m" not in shown
 
 
+@pytest.mark.slow
 def test_who_says_that_nobody_reaches_it_keeps_no_records_and_is_heard(tmp_path: Path) -> None:
     alice = make(tmp_path, "alice")
     bob: HivemindSwarm | None = None

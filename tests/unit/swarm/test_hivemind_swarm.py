@@ -68,6 +68,7 @@ def test_proposals_travel_and_come_back_newest_first(nodes: Nodes) -> None:
     assert (offers[0].proposer, offers[0].reference) == (nodes.bob.peer_id, None)
 
 
+@pytest.mark.slow
 def test_posts_travel_among_those_who_post_and_disturb_nobody_else(nodes: Nodes, tmp_path: Path) -> None:
     """bob never posts, as a node without the market: he reads none, and groups go to and fro as before."""
     alice, bob, carol = nodes.alice, nodes.bob, make_swarm(tmp_path, "market", bootstrap=(nodes.join,))
@@ -95,6 +96,7 @@ def manifest_of(source: SwarmSource) -> bytes:
         return path.read_bytes()
 
 
+@pytest.mark.slow
 def test_versions_travel_when_their_follower_asks(
     nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +224,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_killed_node_leaves_nothing_behind_and_comes_back_as_itself(nodes: Nodes) -> None:
     script = nodes.folder / "carol.py"
     script.write_text(CAROL)

@@ -111,6 +111,7 @@ def test_a_routing_table_knows_the_near_and_some_of_the_far() -> None:
 # ---------------------------------------------------------------- honest nodes
 
 
+@pytest.mark.slow
 def test_everybody_hears_everybody_it_samples() -> None:
     swarm = play(make(64, conditions=Conditions(loss=0.01)), 3)
     assert delivered(swarm) >= DELIVERED
@@ -161,7 +162,7 @@ def sizes(node: SimulatedNode) -> dict[str, int]:
 BOUNDS = {"bodies": 32, "announced": 4, "pending": 4, "attempts": 8192, "levels": 11, "digests": 8192, "declared": 64}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_death_a_minute_for_two_hundred_rounds() -> None:
     swarm = make(8, round_seconds=30.0, poll_seconds=10.0, body_bytes=200)
     flat: list[dict[str, int]] = []
@@ -278,7 +279,8 @@ def grow(swarm: Swarm, to: int, per_round: int) -> Callable[[], Coroutine[Any, A
     return growing
 
 
-@pytest.mark.parametrize("nodes", [100, pytest.param(300, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", [100, pytest.param(300, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
 def test_a_crowd_spreads_out_and_a_newcomer_is_heard(nodes: int) -> None:
     swarm = make(nodes // 2, slow=True, pull_groups=4, poll_seconds=15.0, round_seconds=45.0)
     newcomer: list[SimulatedNode] = []
@@ -319,12 +321,12 @@ def bytes_per_node_and_round(nodes: int) -> float:
     return (swarm.network.total_bytes - before[0]) / nodes / 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_a_node_sends_does_not_grow_with_the_swarm() -> None:
     assert bytes_per_node_and_round(128) <= 1.5 * bytes_per_node_and_round(32)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_what_a_node_sends_does_not_grow_with_a_thousand() -> None:
     assert bytes_per_node_and_round(1000) <= 1.5 * bytes_per_node_and_round(32)

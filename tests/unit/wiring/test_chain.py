@@ -60,6 +60,7 @@ def test_a_peer_id_of_somebody_else_stops_the_start_naming_both_accounts(
         build_chain(config, foreign, tmp_path, stack)
 
 
+@pytest.mark.slow
 def test_a_chain_that_is_away_costs_a_warning_and_no_start(
     config: ChainConfig, tmp_path: Path, stack: contextlib.ExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -221,6 +221,7 @@ def test_a_market_of_another_contract_is_refused(swarm: Swarm, invitation: Path,
         create_swarm(settings(swarm, tmp_path / "other", f"chain.market='{foreign}'"), tmp_path / "out.toml", stack)
 
 
+@pytest.mark.slow
 def test_the_embedded_chains_own_swarm_has_a_market(tmp_path: Path) -> None:
     folder = tmp_path / "chain"
     wallet = f"chain.wallet={quoted(tmp_path / 'wallet.json')}"

@@ -41,6 +41,7 @@ def begun(folder: Path, *overrides: str) -> NodeConfig:
     return fit(compose(overrides), overrides, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "free", "profile"),
     [
@@ -86,8 +87,9 @@ CARDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "profile"), CARDS)
-@pytest.mark.parametrize("taken", [0.0, pytest.param(0.5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("taken", [0.0, pytest.param(0.5, marks=pytest.mark.long)])
 def test_a_card_gets_the_largest_profile_that_fits_what_is_free_on_it(
     size: float, profile: str, taken: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -107,6 +109,7 @@ def test_a_card_gets_the_largest_profile_that_fits_what_is_free_on_it(
         assert chosen.model.profile == profile
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "profile"), CARDS)
 def test_a_refusal_names_a_profile_on_every_card(
     size: float, profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

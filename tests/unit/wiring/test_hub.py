@@ -135,9 +135,11 @@ def test_a_refusal_is_logged_once_and_tried_again_later(
     assert checkpoints.state.problem == "" and hub.messages == ["round 6, iteration 9"]
 
 
-def test_a_hub_that_hangs_holds_nobody_up(hub: Hub, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_hub_that_hangs_holds_nobody_up(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codezero.wiring.hub.PUSH_SECONDS", 8.0)
     hub.hangs = True
-    pushing = Pushing(tmp_path / "run", ("hub.seconds=8",))
+    pushing = Pushing(tmp_path / "run")
     pushing.saved(1, 1)
     pushing.saved(2, 1)  # one push at a time
     assert pushing.checkpoints.state.failures == 0, "it was waited for"
@@ -229,8 +231,9 @@ def test_a_repository_without_an_owner_stops_the_start(name: str) -> None:
         compose([f"hub.repository='{name}'"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "there", [pytest.param(True, id="a hub"), pytest.param(False, id="no hub", marks=pytest.mark.slow)]
+    "there", [pytest.param(True, id="a hub"), pytest.param(False, id="no hub", marks=pytest.mark.long)]
 )
 def test_a_run_trains_and_pushes_and_status_says_so(there: bool, hub: Hub, tmp_path: Path) -> None:
     settings = ["run.name=mine", "run.max_iterations=3", "monitor.view=off", "evals.problems=5", "evals.samples=2"]

@@ -13,7 +13,7 @@ from codezero.settings import compose
 from codezero.wiring.policies import find_policy, load_found
 
 
-@pytest.fixture(scope="module", params=["full", pytest.param("lora", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["full", pytest.param("lora", marks=pytest.mark.long)])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a short run."""
     base = tmp_path_factory.mktemp(request.param)
@@ -31,6 +31,7 @@ def config_for(run: Path) -> NodeConfig:
 def quiet(_: str) -> None: ...
 
 
+@pytest.mark.slow
 def test_a_runs_newest_checkpoint_is_loaded_as_it_was_trained(run: Path) -> None:
     config = config_for(run)
     policy = find_policy(config, "mine")

@@ -76,7 +76,7 @@ WITHOUT_BNB = pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is Non
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process cannot tell its own peak of memory apart")
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("profile", "solver", "judge", "layers", "more"),

@@ -146,6 +146,7 @@ def test_a_proposer_on_the_base_writes_what_it_would_write_alone(base: Path) -> 
     assert drawn != sampled[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("train", ["lora", "full"])
 @pytest.mark.parametrize("judge", ["base", "other", "off"])
 @pytest.mark.parametrize("writer", ["base", "other", "off"])
