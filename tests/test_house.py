@@ -218,8 +218,8 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 BUDGETS = {
     "files": 310,
-    "lines": 50_358,
-    "lines of code": 35_175,
+    "lines": 50_354,
+    "lines of code": 35_173,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

@@ -99,9 +99,8 @@ def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
     results = [result for result, _ in evals]
     if len(results) == 1:
         return Report(results)
-    a, b = (outcomes for _, outcomes in evals)
-    label, seed = results[0].label, config.evals.seed
-    return Report(results, compare(a, b, samples=results[0].samples, label=label, seed=seed))
+    (first, a), (_, b) = evals
+    return Report(results, compare(a, b, samples=first.samples, label=first.label, seed=config.evals.seed))
 
 
 def _asked(environment: Environment, config: NodeConfig, request: EvalRequest, say: Say) -> Asked:
@@ -154,32 +153,25 @@ def _evaluate(
         temperature=config.evals.temperature,
         seed=config.evals.seed,
     )
-    block = config.answer.block
-    lent = "".join(f", {name}" for name in config.audit.packages)
-    label, by = EXECUTED, f"{EXECUTED}: {config.audit.sandbox}{lent}, {block} block, {asked.rule}"
-    if request.judged:  # what another setting of the judge would change, the digest changes with
-        settings = {"evaluator": dataclasses.asdict(config.evaluator), "seed": config.seed}
-        judge = hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:8]
-        label, by = JUDGED, f"{JUDGED}: {config.evaluator.kind} {config.evaluator.model} {judge}, {block} block"
-    if rule is not None:
-        label, by = SCORED, f"{SCORED}: rule of {rule.name} {rule.digest[:12]}"
+    label, by = _who_grades(config, request.judged, asked, rule)
+
+    where = f"{request.set}, {policy.name}"
 
     @functools.cache
     def sampler() -> "Sampler":
         from codezero.models.generation import Sampler
 
-        return Sampler(load_found(config, policy, say))
+        own = Sampler(load_found(config, policy, say))
+        own.report_to(lambda ended, of: say(Share(f"{where}, attempting", ended, of, " attempts have ended")))
+        return own
 
-    where = f"{request.set}, {policy.name}"
     scorer = grader() if label == EXECUTED else None
     refused = scorer.refusals(asked.read()) if isinstance(scorer, SandboxGrader) else {}
     for task, reason in islice(refused.items(), SHOWN_REASONS):
         say(f"{task} cannot be decided here, whatever the attempt: {reason}")
     folder = request.into or (policy.run or Path(config.run.directory)) / FOLDER
     with EvaluationLog(folder, choices, by) as log:
-        run = EvalRun(asked.read, asked.count, samples, choices, log, sampler, grader, say, where)
-        totals = run.run()
-    attempts = max(1, totals.attempts)
+        totals = EvalRun(asked.read, asked.count, samples, choices, log, sampler, grader, say, where).run()
     result = Result(
         policy=policy.name,
         label=label,
@@ -192,14 +184,26 @@ def _evaluate(
         undecidable=refused,
         skipped_rows=asked.bad_rows,
         figures=figures_of(totals.outcomes, samples=samples, ks=request.ks, label=label, seed=choices.seed),
-        undecided_share=sum(totals.undecided.values()) / attempts,
-        truncated_share=totals.truncated / attempts,
-        without_code_share=totals.without_code / attempts,
+        undecided_share=sum(totals.undecided.values()) / max(1, totals.attempts),
+        truncated_share=totals.truncated / max(1, totals.attempts),
+        without_code_share=totals.without_code / max(1, totals.attempts),
         undecided=dict(totals.undecided.most_common(SHOWN_REASONS)),
         kept_in=str(log.path),
         **msgspec.structs.asdict(choices),
     )
     return result, totals.outcomes
+
+
+def _who_grades(config: NodeConfig, judged: bool, asked: Asked, rule: TaskEnvironment | None) -> tuple[str, str]:
+    """The figures' label, and all that another grade could come from."""
+    block, settings = config.answer.block, {"evaluator": dataclasses.asdict(config.evaluator), "seed": config.seed}
+    if rule is not None:
+        return SCORED, f"{SCORED}: rule of {rule.name} {rule.digest[:12]}"
+    if judged:
+        judge = hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:8]
+        return JUDGED, f"{JUDGED}: {config.evaluator.kind} {config.evaluator.model} {judge}, {block} block"
+    lent = "".join(f", {name}" for name in config.audit.packages)
+    return EXECUTED, f"{EXECUTED}: {config.audit.sandbox}{lent}, {block} block, {asked.rule}"
 
 
 def examine(config: NodeConfig, say: Say) -> "Metrics":
@@ -219,11 +223,8 @@ def examine(config: NodeConfig, say: Say) -> "Metrics":
 
 
 def build_exam_tasks(config: NodeConfig, environment: Environment, withheld: Novelty, say: Say) -> ExamTasks:
-    """The tasks of `evals.sources`, which go to `withheld`; embedded ones where a set of the hub cannot be read. Those
-    of an environment other than code are its own.
-
-    Raises ProblemError and ConfigError for a file that cannot be used.
-    """
+    """The tasks of `evals.sources`, or of the environment, go to `withheld`; embedded ones where the hub has no set.
+    Raises ProblemError and ConfigError for a file that cannot be used."""
     evals, tasks, names, lost = config.evals, list[EvalTask](), list[str](), list[str]()
     for source in evals.sources:
         if source != HELD_OUT:
@@ -264,8 +265,7 @@ def _read_source(
 def build_exam(
     config: NodeConfig, asked: ExamTasks, sampler: "Sampler", evaluator: "Evaluator", stack: ExitStack
 ) -> "Exam":
-    """Embedded tasks are executed by Monty, which decides them all; those of other sets by both tiers. An environment
-    with a rule of its own scores them."""
+    """Embedded tasks are executed by Monty, which decides all, others by both tiers or their environment's rule."""
     from codezero.evals.exam import HeldOutExam
     from codezero.evaluator.evaluator import FrozenEvaluator
     from codezero.evaluator.executed import ExecutedEvaluator
