@@ -63,7 +63,7 @@ def check_shown(text: str, where: str) -> None:
 
 
 HEAVY = {"models", "solver", "wiring"}
-"""Parts whose records load torch; those are the node's own, and the slow test has them too."""
+"""Parts whose records load torch; those are the node's own, and the long test has them too."""
 
 
 def structs(heavy: bool) -> list[type]:
