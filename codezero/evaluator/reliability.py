@@ -59,6 +59,7 @@ class Memory(msgspec.Struct, forbid_unknown_fields=True):
     looks: dict[str, Look] = {}
     """The last result of the drift tests, by source of evidence."""
     gaps: dict[str, Gap] = {}
+    first_gaps: dict[str, Gap] = {}
     tighten: bool = False
     """An alarm waits for a new calibration."""
     audited: list[Audited] = []
@@ -264,7 +265,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
     def _test_gap(self, source: str, gap: Gap | None) -> None:
         if gap is not None:
             self.memory.gaps[source] = gap
-            self._note(source, [evidence.gap_open(source, gap)])
+            self._note(source, [evidence.gap_open(source, gap, self.memory.first_gaps.setdefault(source, gap))])
 
     def _test_order(self) -> None:
         memory = self.memory

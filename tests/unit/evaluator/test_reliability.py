@@ -70,11 +70,26 @@ def test_few_attempts_are_no_gap():
 
 
 def test_only_what_is_certain_is_alarming():
-    assert gap_open("exam", Gap(0.30, 0.04, 0.5, 60)) == ""
-    assert "30%" in gap_open("exam", Gap(0.30, 0.20, 0.4, 60))
-    assert too_much_believed("them", EventRate(0.2, wilson(0.2, 10), 10)) == ""
-    assert too_much_believed("them", EventRate(0.2, wilson(0.2, 200), 200))
-    assert too_much_believed("them", EventRate(None, wilson(0, 0), 0)) == ""
+    none = Gap(0.0, -0.01, 0.01, 60)
+    assert gap_open("exam", Gap(0.30, 0.04, 0.5, 60), none) == ""
+    assert "30%" in gap_open("exam", Gap(0.30, 0.20, 0.4, 60), none)
+    unknown, few, many = (EventRate(share, wilson(share or 0, n), n) for share, n in ((None, 0), (0.2, 10), (0.2, 200)))
+    assert too_much_believed("them", few, unknown) == ""
+    assert too_much_believed("them", many, unknown)
+    assert too_much_believed("them", unknown, many) == ""
+
+
+def test_what_a_judge_gets_wrong_anyway_is_no_sign_that_it_is_exploited() -> None:
+    """A real judge believes a third of mutants, and more of a policy that is mostly wrong than execution does."""
+    mutants = EventRate(0.3, wilson(0.3, 40), 40)
+    assert too_much_believed("them", EventRate(0.6, wilson(0.6, 10), 10), mutants) == ""
+    assert "30% of plain" in too_much_believed("them", EventRate(0.9, wilson(0.9, 10), 10), mutants)
+    first = Gap(0.26, 0.14, 0.38, 48)
+    assert gap_open("exam", first, first) == "" and gap_open("exam", Gap(0.36, 0.24, 0.48, 48), first) == ""
+    assert "26% at first" in gap_open("exam", Gap(0.60, 0.48, 0.72, 48), first)
+
+
+def test_skill_that_is_lost_is_alarming() -> None:
     assert skill_lost(0.99, 0.97, 0.99) == "" and skill_lost(None, 0.5, 0.6) == ""
     assert "0.99 to 0.80" in skill_lost(0.99, 0.80, 0.90)
 
@@ -157,6 +172,7 @@ def test_a_judge_that_falls_for_the_policy_is_found_by_transplants_alone(guard: 
 
 def test_an_open_gap_is_said_and_ends_the_run_when_calibrating_anew_does_not_help(guard: StaticGuard):
     watch = build_watch(ToldJudge(honest), guard)
+    watch.witness(*examined(TRUE_PAIRS))
     for strike in range(1, STRIKES):
         watch.witness(*examined(HACKED_PAIRS))
         assert "exam" in watch.alarms[0]
@@ -178,6 +194,8 @@ def test_an_alarm_that_passes_is_forgotten(guard: StaticGuard):
 
 def test_a_user_may_have_the_run_end_at_once_or_never(guard: StaticGuard):
     hasty, patient = (build_watch(ToldJudge(honest), guard, on_alarm=how) for how in ("stop", "warn"))
+    for watch in (hasty, patient):
+        watch.witness(*examined(TRUE_PAIRS))
     hasty.witness(*examined(HACKED_PAIRS))
     with pytest.raises(AlarmError):
         hasty.review(1, [])
@@ -269,6 +287,7 @@ def test_few_groups_take_no_weight(guard: StaticGuard):
 
 def test_a_run_whose_judge_orders_no_group_ends(guard: StaticGuard):
     watch = build_watch(ToldJudge(honest), guard)
+    watch.witness(*examined(TRUE_PAIRS))
     for strike in range(1, STRIKES):
         watch.witness(*examined(*[EASY, HARD] * 20))
         watch.review(strike, [])
@@ -302,19 +321,22 @@ def test_audited_own_attempts_take_the_weight_and_a_strangers_do_not(guard: Stat
 def test_a_watch_is_found_again_as_it_was_left(guard: StaticGuard, tmp_path: Path):
     judge = ToldJudge(honest)
     left = build_watch(judge, guard)
+    left.witness(*examined(TRUE_PAIRS))
     left.witness(*examined(HACKED_PAIRS))
     left.calibrated()
     left.save(tmp_path)
     found = build_watch(judge, guard)
     found.load(tmp_path)
     judge.asked.clear()
-    assert found.calibrated() == left.calibrated() and found.alarms == left.alarms
+    assert found.calibrated() == left.calibrated() and found.alarms == left.alarms != ()
     assert judge.asked == []
 
 
 def test_another_judge_starts_without_memory(guard: StaticGuard, tmp_path: Path):
     left = build_watch(ToldJudge(honest), guard)
+    left.witness(*examined(TRUE_PAIRS))
     left.witness(*examined(HACKED_PAIRS))
+    assert left.alarms
     left.save(tmp_path)
     other = build_watch(ToldJudge(honest), guard, identity="another")
     other.load(tmp_path)
