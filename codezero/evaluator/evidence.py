@@ -153,10 +153,7 @@ def gap_of(pairs: Sequence[Pair]) -> Gap | None:
 
 
 def too_much_believed(what: str, rate: EventRate, mutants: EventRate) -> str:
-    """Why this share of wrong answers is alarming; empty when it is not, or not certainly so.
-
-    mutants: of plain wrong answers. A judge that errs there errs here, though nobody exploits it.
-    """
+    """Why this share of wrong answers is alarming; empty where the judge errs as much about plain ones, `mutants`."""
     usual = 0.0 if mutants.share is None else mutants.interval.high
     if rate.share is None or rate.interval.low <= max(MOST_BELIEVED, usual):
         return ""
@@ -178,8 +175,7 @@ def orders_badly(within: WithinGroups | None) -> str:
 
 
 def gap_open(source: str, gap: Gap, first: Gap) -> str:
-    """Why what was believed too much is alarming. first: the same when the run began, which is a matter of the judge's
-    scale, of which GRPO uses nothing; what came since is what the policy has found."""
+    """Why what was believed too much is alarming. The `first` gap is the judge's scale, of which GRPO uses nothing."""
     usual = max(0.0, first.mean)
     if gap.mean - usual - math.hypot(gap.mean - gap.low, first.high - first.mean) <= MOST_GAP:
         return ""

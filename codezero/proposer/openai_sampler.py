@@ -17,8 +17,6 @@ from codezero.types import Completion
 
 logger = logging.getLogger(__name__)
 
-REQUESTS = 4
-"""At once."""
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -53,7 +51,7 @@ class OpenAISampler(AbstractContextManager["OpenAISampler"]):
     def __init__(self, config: ProposerConfig) -> None:
         self._model, self._constrained = config.model, True
         self._client = EndpointClient[Completion](
-            "proposer", "proposer", config.url, requests=REQUESTS, seconds=config.seconds
+            "proposer", "proposer", config.url, requests=4, seconds=config.seconds
         )
 
     def __exit__(self, *_: object) -> None:

@@ -37,9 +37,8 @@ logger = logging.getLogger(__name__)
 
 STAGING = ".hub"
 """In the run's folder: what is being pushed."""
-PUSH_SECONDS = 600.0
-LEAVE_SECONDS = 15.0
-"""For a push under way when the run ends, of the 30 in which a node has to leave."""
+PUSH_SECONDS, LEAVE_SECONDS = 600.0, 15.0
+"""For a push, and for one under way when the run ends, of the 30 in which a node has to leave."""
 MAX_TOKEN, MAX_METRICS = 1024, 1 << 20
 """Bytes; of the metrics, read for the first card."""
 
