@@ -10,6 +10,7 @@ import sys
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -83,8 +84,13 @@ def unit(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+@cache
+def nodes(source: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(source)))
+
+
 def imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path.read_text()):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -140,7 +146,7 @@ def test_what_every_environment_shares_knows_nothing_of_code() -> None:
     shared = [path for name in WITHOUT_CODE for path in FILES if PACKAGE / name in (path, *path.parents)]
     assert len(shared) > len(WITHOUT_CODE)
     for path in shared:
-        words = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+        words = {node.id for node in nodes(path.read_text()) if isinstance(node, ast.Name)}
         words |= {part for module in imported(path) for part in module.split(".")}
         assert not words & CODE_WORDS, f"{path} knows {words & CODE_WORDS}"
 
@@ -240,7 +246,7 @@ READING_PATH = [
 def code_lines(source: str) -> int:
     """Lines that hold neither only a comment nor a docstring."""
     docstrings: set[int] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             docstrings |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     empty = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
@@ -257,7 +263,7 @@ def edges(sources: dict[str, str]) -> dict[str, set[str]]:
     """Which of these modules each one imports, for its types alone included."""
     graph: dict[str, set[str]] = {name: set() for name in sources}
     for name, source in sources.items():
-        for node in ast.walk(ast.parse(source)):
+        for node in nodes(source):
             if isinstance(node, ast.ImportFrom):
                 parts = (f"{node.module}.{alias.name}" for alias in node.names)
                 graph[name] |= {part if part in sources else node.module or "" for part in parts}
@@ -284,10 +290,10 @@ def only_importers(sources: dict[Path, str]) -> int:
 def measured() -> dict[str, int]:
     sources = {path: path.read_text() for path in FILES}
     lines = {path: source.count("\n") for path, source in sources.items()}
-    nodes = [(path, node) for path, source in sources.items() for node in ast.walk(ast.parse(source))]
-    classes = {(node.name, path) for path, node in nodes if isinstance(node, ast.ClassDef) and node.name[0] != "_"}
-    words = Counter(node.id for _, node in nodes if isinstance(node, ast.Name))
-    words += Counter(node.arg for _, node in nodes if isinstance(node, ast.arg))
+    every = [(path, node) for path, source in sources.items() for node in nodes(source)]
+    classes = {(node.name, path) for path, node in every if isinstance(node, ast.ClassDef) and node.name[0] != "_"}
+    words = Counter(node.id for _, node in every if isinstance(node, ast.Name))
+    words += Counter(node.arg for _, node in every if isinstance(node, ast.arg))
     return {
         "files": len(FILES),
         "lines": sum(lines.values()),

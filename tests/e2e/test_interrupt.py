@@ -100,6 +100,7 @@ def test_ctrl_c_before_anything_is_loaded(tmp_path: Path) -> None:
         assert "codezero: interrupted" in seat.shown and quiet(seat), seat.shown[-3000:]
 
 
+@pytest.mark.slow
 def test_a_fleet_answers_at_once_and_takes_its_nodes_along(tmp_path: Path) -> None:
     words = command(tmp_path, "monitor.view=plain")
     words[3:4] = ["swarm", "up", "--nodes", "2"]

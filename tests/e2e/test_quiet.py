@@ -64,6 +64,7 @@ def test_a_swarm_of_one_asks_nobody(traces: list[Path]) -> None:
     assert not [call for trace in traces for call in strangers(trace)]
 
 
+@pytest.mark.slow
 def test_no_generated_code_is_ever_executed(traces: list[Path]) -> None:
     """Only this node, its page and chain, its static pass and the exam's interpreter are started."""
     ended = re.compile(r"ENOENT|<\.\.\. execve resumed>")  # the second: where two start at once, its begin has a line

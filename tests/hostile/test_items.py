@@ -54,6 +54,7 @@ def test_a_peer_s_problem_is_the_one_that_is_derived_here(peers: list[HivemindSw
     assert offer == replace(SUMS.derive(item(SUMS, 1, 1)), proposer=second.peer_id)
 
 
+@pytest.mark.slow
 def test_other_environments_are_left_where_they_are_and_nobody_is_blamed(peers: list[HivemindSwarm]) -> None:
     first, second, newer, coder, _ = peers
     other = sums(version="2")

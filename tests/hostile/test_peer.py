@@ -188,6 +188,7 @@ def test_a_record_pushed_into_the_cache_hides_nobody_s(scene: Scene) -> None:
         assert scene.bob.peer_id in (scene.attack("read", thorough=thorough) or [])
 
 
+@pytest.mark.slow
 def test_a_second_process_with_another_s_key(scene: Scene) -> None:
     """Does not show that the two share the peer's name fairly: whoever has the key is the peer."""
     scene.attack("clone", path=str(scene.folder / "bob.pem"), seconds=3.0)

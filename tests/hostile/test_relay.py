@@ -158,6 +158,7 @@ def test_a_relay_that_lies_hides_nobody_and_is_believed_in_nothing(scene: Scene,
     assert bool(bob.failures(mallory)) is (attack not in ("drops", "delays"))
 
 
+@pytest.mark.slow
 def test_a_flood_of_requests_leaves_room_for_others(scene: Scene) -> None:
     alice, bob, hub, mallory = scene.alice, scene.bob, scene.hub, scene.mallory
     question = scene.run(alice.publish())
@@ -178,6 +179,7 @@ def test_a_flood_of_requests_leaves_room_for_others(scene: Scene) -> None:
     assert heard and answered >= EACH_ASKER.requests_burst and counts["refused_relay"] > 0
 
 
+@pytest.mark.slow
 def test_a_relay_dials_nobody_on_request(scene: Scene) -> None:
     """A member names a service of the relay's own machine as its address and leaves; others ask the relay for it."""
     from codezero.errors import UnreachableError

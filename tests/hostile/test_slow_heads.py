@@ -39,6 +39,7 @@ def port(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
             yield port
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole_first", [False, True])
 def test_a_head_that_never_ends_is_cut_off(port: int, whole_first: bool) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=60) as stranger:

@@ -242,6 +242,7 @@ def test_a_file_of_somebody_else_whose_names_are_hostile(
         check_shown(printed.out + printed.err, f"{command} {seed}")
 
 
+@pytest.mark.slow
 def test_invitations_that_their_founder_signed(planted: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wallet, random = KeystoreWallet.ephemeral(planted / "founder.json"), Random("invitations")
     plain = Invitation(

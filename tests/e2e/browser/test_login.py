@@ -36,6 +36,7 @@ def logged_in_as(page: Page, address: str) -> None:
     assert address in page.content()
 
 
+@pytest.mark.slow
 def test_a_passkey_claims_the_node_and_opens_the_same_account_after_a_restart(folder: Path, port: int) -> None:
     address = KeystoreWallet.ephemeral(folder / "wallet.json").address
     with browser(folder / "profile") as context:

@@ -137,6 +137,7 @@ def test_threads_with_one_account_do_not_get_in_each_others_way(member: Contract
     assert set(member.owners(peers).values()) == {member.account}
 
 
+@pytest.mark.slow
 def test_senders_that_know_nothing_of_each_other_share_an_account(swarm: Swarm, member: ContractCoordinator) -> None:
     """As those of several processes."""
     assert member._sender is not None
@@ -377,6 +378,7 @@ def test_another_chain_is_refused_and_the_next_endpoint_is_asked(swarm: Swarm) -
         assert ContractCoordinator(both, swarm.contract).read_round() == swarm.owner.read_round()
 
 
+@pytest.mark.slow
 def test_a_silent_endpoint_leaves_time_for_the_next(swarm: Swarm) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

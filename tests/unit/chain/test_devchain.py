@@ -328,6 +328,7 @@ def test_every_new_chain_has_an_id_of_its_own(tmp_path: Path, chain: DevChainHan
             Client(other).ask("eth_sendRawTransaction", foreign)
 
 
+@pytest.mark.slow
 def test_an_id_can_be_chosen_once(tmp_path: Path) -> None:
     with DevChainHandle(tmp_path, chain_id=4242) as chain:
         assert chain.chain_id == 4242

@@ -44,6 +44,7 @@ def test_yesterdays_chain_answers_as_it_did_and_twice(folder: Path) -> None:
     assert tables == {"meta", "block", "tx", "log", "node"}
 
 
+@pytest.mark.slow
 def test_yesterdays_chain_goes_on(folder: Path) -> None:
     contract = founded(folder).contract
     with DevChainHandle(folder) as chain:

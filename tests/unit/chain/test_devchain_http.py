@@ -241,6 +241,7 @@ def opened(client: Client, stack: ExitStack, request: bytes) -> socket.socket:
     return connection
 
 
+@pytest.mark.slow
 def test_calls_that_take_long_keep_nobody_waiting(client: Client) -> None:
     sender = Sender(client)
     tiny = sender.deploy_tiny()

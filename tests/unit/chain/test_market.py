@@ -221,6 +221,7 @@ BALLOTS: dict[str, Spoil] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", BALLOTS)
 def test_ballots_that_were_made_up_do_not_count(
     swarm: Swarm, market: ContractMarket, monkeypatch: pytest.MonkeyPatch, how: str

@@ -102,6 +102,7 @@ def test_late_points_count_in_the_next_round(tmp_path: Path, member: ContractCoo
     box.close(60)
 
 
+@pytest.mark.slow
 def test_a_last_round_is_noticed_and_said_until_another_opens(
     tmp_path: Path, swarm: Swarm, member: ContractCoordinator, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -26,6 +26,7 @@ PROBLEM = CodeEnvironment().held_out(1, EvalsConfig().seed)[0]
 RIGHT, WRONG = (f"```python\ndef {PROBLEM.entry_point}(s):\n    return {value}\n```" for value in ("s[:2]", "s"))
 
 
+@pytest.mark.slow
 def test_a_held_out_problem_before_and_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

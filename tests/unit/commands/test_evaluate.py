@@ -43,6 +43,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_line_of_verdicts_for_each_line(file: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["evaluate", str(file), "--json", "--audit", *SETTINGS]) == 0
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
@@ -65,6 +66,7 @@ def test_a_card_for_people(file: Path, capsys: pytest.CaptureFixture[str]):
     assert "AUROC on known solutions, over problems" in shown and "executed" not in shown
 
 
+@pytest.mark.slow
 def test_every_form_of_the_same_program_is_judged_alike_and_only_the_form_asked_for_earns_format(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

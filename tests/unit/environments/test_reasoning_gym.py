@@ -30,6 +30,7 @@ def drawn(name: str, level: int = 1) -> tuple[ReasoningGym, Task, str]:
     return gym, gym.task(level, 0), gym.pair(level, 0)[1]
 
 
+@pytest.mark.slow
 def test_a_task_is_the_same_again_and_in_another_process():
     code = (
         "from codezero.environments.reasoning_gym import ReasoningGym; gym = ReasoningGym();"

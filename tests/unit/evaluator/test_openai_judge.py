@@ -164,6 +164,7 @@ def test_an_odd_text_neither_ends_its_turn_nor_breaks_the_wire(server: Server) -
 # ------------------------------------------------------------------ a bad server
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("mode", ["slow", "drip"])
 def test_the_deadline_is_of_the_whole_read(server: Server, kind: Kind, mode: str) -> None:
@@ -193,6 +194,7 @@ def test_it_can_be_read_where_an_event_loop_runs(server: Server) -> None:
     assert asyncio.run(program())[0].scores
 
 
+@pytest.mark.slow
 def test_what_was_answered_in_time_stands(server: Server) -> None:
     server.state.mode = "stumbles"
     hang = replace(RIGHT, code="HANG = 1")
@@ -307,6 +309,7 @@ def test_trouble_that_passes_does_not_cost_likelihood_for_ever(server: Server) -
 # ------------------------------------------------------------------ a server that is down, and back
 
 
+@pytest.mark.slow
 def test_a_dead_judge_costs_nothing_and_comes_back_by_itself(closed_port: int, brain: Judge) -> None:
     with OllamaJudge(config(f"http://127.0.0.1:{closed_port}")) as judge:
         assert "cannot be reached" in refusal(judge)

@@ -245,6 +245,7 @@ def test_when_memory_runs_out_the_rows_are_halved_for_good(
     assert len(caplog.records) == len(tried) - 1
 
 
+@pytest.mark.slow
 def test_a_row_that_does_not_fit_alone_is_an_error(monkeypatch: pytest.MonkeyPatch):
     made = make_sampler("lean")
     FakeMemory(monkeypatch, 0)

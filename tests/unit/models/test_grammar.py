@@ -59,6 +59,7 @@ def is_whole(completion: Completion) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lean", [True, False])
 @pytest.mark.parametrize("temperature", [0.7, 2.0])
 def test_random_weights_write_whole_json_under_the_form_and_none_without(lean: bool, temperature: float) -> None:
@@ -97,6 +98,7 @@ def test_a_seed_draws_the_same_again_and_another_something_else() -> None:
     assert sample(loaded, True) == sample(loaded, True) != sample(loaded, True, seed=1)
 
 
+@pytest.mark.slow
 def test_decoding_in_parts_after_memory_ran_out_begins_each_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = random_bpe()
     loop, failed = OwnLoop(loaded, Structure(loaded, proposal_grammar)), list[int]()

@@ -206,6 +206,7 @@ def test_an_adapter_of_another_rank_is_refused(base: Path, tmp_path: Path):
         make(base).load(tmp_path / "kept")
 
 
+@pytest.mark.slow
 def test_targets_are_checked_and_the_head_takes_none(base: Path):
     assert adapted(base, targets=["q_proj", "v_proj"]).base is not None
     for target, said in (("q_prj", "no linear layer"), ("lm_head", "no linear layer that takes")):

@@ -8,6 +8,7 @@ from codezero.monitor.run_state import paired_gain
 from codezero.stats import bounded_interval
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("problems", "attempts"), [(12, 4), (150, 4), (200, 8)])
 def test_the_interval_of_a_paired_gain_covers_it_and_is_narrower_than_two_alone(problems: int, attempts: int):
     draw, covered, narrower = np.random.default_rng(3), 0, 0

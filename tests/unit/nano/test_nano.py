@@ -203,6 +203,7 @@ def test_the_tokenizer_survives_saving_as_autotokenizer_loads_it(tmp_path: Path)
     assert loaded.batch_decode(ids, skip_special_tokens=True) == answers
 
 
+@pytest.mark.slow
 def test_the_tokenizer_is_the_same_for_the_same_seed_and_keeps_digits_single():
     one, other = build_tokenizer(1, "judge"), build_tokenizer(1, "judge")
     assert one.backend_tokenizer.to_str() == other.backend_tokenizer.to_str()
@@ -242,6 +243,7 @@ def test_proposals_and_answers_fit_the_limits():
 # the making
 
 
+@pytest.mark.slow
 def test_training_learns_and_is_the_same_for_the_same_seed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("codezero.nano.train.BUCKET", 4)
 

@@ -166,6 +166,7 @@ def test_ways_in_are_dialled() -> None:
     assert states == [CheckState.OK, CheckState.WARN, CheckState.FAIL, CheckState.OK]
 
 
+@pytest.mark.slow
 def test_reachability_is_proven_asked_or_not_claimed() -> None:
     with listening() as held:
         port = held.getsockname()[1]
@@ -183,6 +184,7 @@ def test_reachability_is_proven_asked_or_not_claimed() -> None:
     assert network.reach(config, relayed).state is CheckState.OK
 
 
+@pytest.mark.slow
 def test_a_stranger_who_dials_meanwhile_is_no_proof_of_reach() -> None:
     with listening() as held:
         port = held.getsockname()[1]
@@ -312,6 +314,7 @@ def test_identity_and_login_are_told(tmp_path: Path) -> None:
     assert machine.login(config).state is CheckState.OK and "0x" in machine.login(config).text
 
 
+@pytest.mark.slow
 def test_the_command_ends_in_time_with_a_line_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = [f"run.directory={tmp_path / 'runs'}", f"swarm.identity={tmp_path / 'swarm.pem'}", "login.page=off"]
     assert main(["doctor", "--json", *given]) == 0

@@ -36,6 +36,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "REPORT_SECONDS", 0.5)
 
 
+@pytest.mark.slow
 def test_a_slow_node_that_goes_on_is_waited_for_and_its_words_are_shown(
     first: Callable[[str], FleetNode], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -139,6 +139,7 @@ def test_mbpp_comes_from_the_hub_at_its_revision_and_later_from_the_cache(tmp_pa
     assert done.returncode == 2 and "does not answer, and it is not in the cache" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_hub_lost_in_mid_run_is_said_once_and_synthetic_problems_stand_in(tmp_path: Path):
     with serving(a_hub(tmp_path)) as hub:
         done = run(tmp_path, hub.url, str(Path(__file__).parents[2] / "fakes" / "hub_reader.py"))

@@ -90,6 +90,7 @@ def test_servers_draw_what_this_process_draws_before_and_after_pushes(parts: Par
     assert client.metrics()["rollout/failed_requests"] == 0
 
 
+@pytest.mark.slow
 def test_the_prompts_beside_one_do_not_change_its_tokens(parts: Parts, client: RolloutServers) -> None:
     policy, _ = parts
     client.follow(policy.publish())
@@ -301,6 +302,7 @@ def test_a_server_that_cannot_be_started_is_named_and_nothing_hangs(tmp_path: Pa
             process.close()
 
 
+@pytest.mark.slow
 def test_the_door_leads_to_the_named_routes_of_servers_that_are_up_and_to_nothing_else() -> None:
     async def name(request: web.Request) -> web.Response:
         return web.json_response(request.path_qs)

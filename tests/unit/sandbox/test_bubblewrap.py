@@ -119,7 +119,9 @@ ALIKE = frozenset((
     "killed by itself", "kills its parents", "abort", "forged reports", "forged end", "odd number", "wide",
 ))  # fmt: skip
 """Programs of which another of their kind is run more often."""
-SLOW = frozenset(("ignores signals", "thread bomb", "ptrace"))
+SLOW = frozenset(
+    ("ignores signals", "thread bomb", "ptrace", "closes all", "catches all", "endless output", "patched builtins")
+)
 
 
 @pytest.mark.parametrize(
@@ -317,6 +319,7 @@ def test_the_jail_lends_nothing_to_a_function(sandbox: BubblewrapSandbox) -> Non
     assert sandbox.run(job(deep, ["assert f(1010) == 1010"])).outcome is FAIL
 
 
+@pytest.mark.slow
 def test_time_that_is_slept_counts(sandbox: BubblewrapSandbox) -> None:
     assert sandbox.run(job("import time\ndef f(x):\n    time.sleep(99)\n    return 2 * x")) == Execution(
         FAIL, "time limit"

@@ -78,6 +78,7 @@ def test_a_case_leaves_no_process_for_the_next(sandbox: BubblewrapSandbox, leave
     assert execute(sandbox, f"{count}{leave}\ntime.sleep(0.1)\nos._exit(0)", *echoes(3, "0 []")) == Execution(PASS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hang", ["while True: pass", "__import__('time').sleep(999)"])
 def test_a_case_that_hangs_is_the_one_that_fails(sandbox: BubblewrapSandbox, hang: str) -> None:
     began = time.monotonic()

@@ -79,6 +79,7 @@ def test_a_later_micro_batch_that_fails_leaves_no_gradient_twice():
     assert furthest(found, undisturbed) < 1e-6 * max(1, *(float(g.abs().max()) for g in undisturbed))
 
 
+@pytest.mark.slow
 def test_fewer_rows_stay_for_the_rest_of_the_run_and_for_scoring():
     learner = make()
     tried = small_card(learner, 5, MESSAGES["cuda"])

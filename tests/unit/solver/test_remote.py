@@ -149,6 +149,7 @@ def test_gradients_are_those_of_one_process(config: NodeConfig, trainer: Trainer
         assert float((moments[f"{i}.exp_avg"] - wanted).norm()) <= 1e-5 * float(wanted.norm())
 
 
+@pytest.mark.slow
 def test_five_updates_are_those_of_one_process(config: NodeConfig, trainer: Trainer, tmp_path: Path) -> None:
     one = alone(config)
     for seed in range(5):

@@ -273,6 +273,7 @@ def test_a_relay_that_lies_is_blamed_and_the_next_one_asked(clock: Clock, lie: b
     assert not any(line.failures for line in bob.trust.report() if line.peer == alice.id)
 
 
+@pytest.mark.slow
 def test_a_relay_pulls_a_body_once_and_has_an_allowance_for_each_asker(clock: Clock) -> None:
     alice, bob, hub = homes(clock)
     alice.publish()
@@ -331,6 +332,7 @@ def test_what_the_relay_has_read_an_announcement_of_is_relayed_also_when_a_newer
     assert asyncio.run(relayed(hub, bob.id, alice.id, digest, len(body))) == body
 
 
+@pytest.mark.slow
 def test_who_asks_for_the_last_byte_pays_for_all_that_is_pulled(clock: Clock) -> None:
     alice, bob, hub = homes(clock)
     size = 2 << 20

@@ -192,6 +192,7 @@ def test_the_proposer_hears_what_became_of_its_problem(nodes: Nodes) -> None:
     assert nodes.bob.feedback() == []
 
 
+@pytest.mark.slow
 def test_a_killed_network_process_is_told_of_once_and_comes_back(nodes: Nodes) -> None:
     old, address = nodes.bob._network.pid, nodes.bob.addresses
     orphans = daemons(old)

@@ -209,6 +209,7 @@ def test_who_finds_no_living_bootstrap_joins_later() -> None:
 # ---------------------------------------------------------------- others
 
 
+@pytest.mark.slow
 def test_a_third_of_liars_gets_nothing_believed_and_is_kept_away_from() -> None:
     swarm = make(20)
     honest = [node.peer for node in swarm.nodes]

@@ -111,6 +111,7 @@ def test_signals_are_answered_and_obeyed_while_the_main_thread_is_in_a_library(f
             busy.kill()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_recorded_in_time_holds_nobody_up() -> None:
     script = BUSY.replace('print("recorded", flush=True)', "__import__('time').sleep(3600)")
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as busy:

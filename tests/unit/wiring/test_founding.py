@@ -64,6 +64,7 @@ def test_in_a_closed_network_the_founder_is_found_at_its_interfaces(
         founding._own_addresses(config, PEER)
 
 
+@pytest.mark.slow
 def test_the_market_reaches_who_joins(swarm: Swarm, invitation: Path, tmp_path: Path) -> None:
     chain = read_invitation(invitation).chain
     config = settings(swarm, tmp_path / "joiner", "chain.market='0x12'")  # the user's own is of another swarm

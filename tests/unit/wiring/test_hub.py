@@ -102,6 +102,7 @@ def test_a_policy_is_pushed_whole_and_private_with_the_runs_own_token(hub: Hub, 
     assert TOKEN not in (tmp_path / "run" / STATE).read_text()
 
 
+@pytest.mark.slow
 def test_it_is_pushed_every_so_many_rounds_a_restart_included(hub: Hub, tmp_path: Path) -> None:
     for iteration, round_number in [(1, 3), (2, 4), (3, 12), (4, 13), (5, 14)]:
         pushing = Pushing(tmp_path / "run")  # a restart each time

@@ -46,6 +46,7 @@ def test_a_runs_newest_checkpoint_is_loaded_as_it_was_trained(run: Path) -> None
     assert not any(one.requires_grad for one in trained.model.parameters()) and not trained.model.training
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_passed_over(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
