@@ -241,10 +241,12 @@ def test_a_broken_delta_changes_nothing_and_an_anchor_heals(parts: Parts, client
     assert nearly(draw(client), policy.draw())
 
 
+@pytest.mark.slow
 def test_a_delta_on_another_base_is_refused(parts: Parts, client: RolloutServers) -> None:
     policy, processes = parts
     version = policy.publish(anchor=True)
     client.follow(version)
+    wait_for_fit(client, 2)
     manifest = read_manifest(FolderSource(policy.folder))
     other = of_tensors({name: weight * 2 for name, weight in policy.loaded.model.named_parameters()})
     other.state = "ab" * 32
