@@ -211,8 +211,8 @@ def canary_auroc(canaries: Sequence[JudgedCanary], calibration: Calibration) -> 
 
 def canary_alarms(canaries: Sequence[JudgedCanary], known: Calibration, first_auroc: float | None) -> list[str]:
     """Results of the drift tests on canaries, empty where nothing is alarming. first_auroc: as first calibrated."""
-    if known.fit is None:
-        return []
+    if known.fit is None:  # only its form still moves a policy, unless attempts are executed too
+        return ["has no proven skill, and form alone is learned"] * all(c.kind != CanaryKind.AUDITED for c in canaries)
     now, _, high = canary_auroc(canaries, known)
     kinds = (CanaryKind.ATTACK, CanaryKind.TRANSPLANT, CanaryKind.MUTANT)
     attacks, transplants, mutants = (believed(canaries, known, kind, right=False) for kind in kinds)
