@@ -154,8 +154,7 @@ def gap_of(pairs: Sequence[Pair]) -> Gap | None:
 
 def too_much_believed(what: str, rate: EventRate, mutants: EventRate) -> str:
     """Why this share of wrong answers is alarming; empty where the judge errs as much about plain ones, `mutants`."""
-    usual = 0.0 if mutants.share is None else mutants.interval.high
-    if rate.share is None or rate.interval.low <= max(MOST_BELIEVED, usual):
+    if rate.share is None or rate.interval.low <= max(MOST_BELIEVED, mutants.interval.high):
         return ""
     return f"believes {rate.share:.0%} of {what}, and {mutants.share or 0:.0%} of plain wrong ones"
 

@@ -163,7 +163,8 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
             self.memory.tighten = False
             if self._refit().fit is None and self.alarms and self._settings.on_alarm != "warn":
                 raise AlarmError(
-                    f"calibrated anew, the judge has no skill left; before, it {'; it '.join(self.alarms)}"
+                    f"calibrated anew, the judge has no skill; before, it {'; it '.join(self.alarms)}. Use a better "
+                    "evaluator.model or reward.mode=rlvr, or evaluator.on_alarm=warn to go on regardless"
                 )
 
     def rates(self) -> JudgeRates | None:
