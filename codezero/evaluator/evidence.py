@@ -208,17 +208,17 @@ def canary_auroc(canaries: Sequence[JudgedCanary], calibration: Calibration) -> 
     return auroc_interval([calibration.probability(scores) for _, scores in read], [right for right, _ in read])
 
 
-def canary_alarms(canaries: Sequence[JudgedCanary], known: Calibration, first_auroc: float | None) -> list[str]:
-    """Results of the drift tests on canaries, empty where nothing is alarming. first_auroc: as first calibrated."""
-    if known.fit is None:  # only its form still moves a policy, unless attempts are executed too
-        return ["has no proven skill, and form alone is learned"] * all(c.kind != CanaryKind.AUDITED for c in canaries)
+def canary_alarms(canaries: Sequence[JudgedCanary], known: Calibration, first: float | None, alone: bool) -> list[str]:
+    """Results of the drift tests on canaries. first: AUROC as first calibrated. alone: no other reward teaches."""
+    if known.fit is None:
+        return ["has no proven skill: only form can be learned"] * alone
     now, _, high = canary_auroc(canaries, known)
     kinds = (CanaryKind.ATTACK, CanaryKind.TRANSPLANT, CanaryKind.MUTANT)
     attacks, transplants, mutants = (believed(canaries, known, kind, right=False) for kind in kinds)
     return [
         too_much_believed("wrong answers dressed up to please", attacks, mutants),
         too_much_believed("its policy's answers to other questions", transplants, mutants),
-        skill_lost(first_auroc, now, high),
+        skill_lost(first, now, high),
     ]
 
 

@@ -76,6 +76,8 @@ class Memory(msgspec.Struct, forbid_unknown_fields=True):
 class Watch(StateFile[Memory], file="watch.json", schema=Memory):
     """How far one judge can be believed, and the evidence for it."""
 
+    alone = True  # no other reward teaches
+
     def __init__(
         self,
         judge: Judge,
@@ -155,8 +157,8 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         if self._auditor is not None:
             self._audit(self._auditor, iteration, attempts)
         if iteration % LOOK_EVERY == 0:
-            memory = self.memory
-            self._note("canaries", evidence.canary_alarms(memory.canaries, self.calibrated(), memory.first_auroc))
+            memory, known = self.memory, self.calibrated()
+            self._note("canaries", evidence.canary_alarms(memory.canaries, known, memory.first_auroc, self.alone))
         self._give_up_if_hopeless()
         every = self._settings.refit_every
         if self.memory.tighten or (every and iteration % every == 0):

@@ -277,8 +277,7 @@ def read_exam(row: Metrics) -> ExamView | None:
 
 
 def paired_gain(first: str, last: str) -> tuple[float, float] | None:
-    """95 % interval of the mean of last - first: the same problems twice, a byte in hex for each average,
-    in 254ths, ff: none. None where they do not compare.
+    """95 % interval of the mean of last - first, each bytes in hex of 254ths (ff: none); None if they do not compare.
 
     In pairs, since what makes a problem hard is the same both times. It has the moments of `stats.resampled_means`
     between -1 and 1, which are a Dirichlet distribution's, and the form of a normal one.

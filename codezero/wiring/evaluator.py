@@ -97,17 +97,16 @@ def build_evaluator(
     judge, audit = build_judge(config, stack, say, models or FrozenModels(config, say), guard), config.audit
     auditor = None  # by default nothing of what is trained on is ever executed
     if audit.share and config.reward.mode == "judge":
-        sandbox = build_sandbox(config, stack)
-        auditor = Auditor(sandbox, share=audit.share, seed=config.seed, own=own)
+        auditor = Auditor(build_sandbox(config, stack), share=audit.share, seed=config.seed, own=own)
     logger.info("judge: canaries are drawn from %s", canaries.name)
     identity = judge_identity(settings, config.model.quantize)
     watch = Watch(judge, guard, canaries.draw, settings, identity=identity, seed=config.seed, auditor=auditor, tell=say)
+    watch.alone = config.reward.mode == "judge" and rewarded is None
     weights, block = config.reward, config.answer.block
     if config.reward.mode == "hybrid":
         from codezero.evaluator.executed import HybridEvaluator
 
-        sandbox = build_sandbox(config, stack)
-        evaluator = HybridEvaluator(watch, sandbox, weights=weights, block=block, seed=config.seed)
+        evaluator = HybridEvaluator(watch, build_sandbox(config, stack), weights=weights, block=block, seed=config.seed)
     else:
         evaluator = FrozenEvaluator(watch, weights=weights, block=block)
     evaluator.rewarded = rewarded or evaluator.rewarded

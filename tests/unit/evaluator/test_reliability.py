@@ -207,17 +207,15 @@ def test_a_user_may_have_the_run_end_at_once_or_never(guard: StaticGuard):
 
 def test_a_judge_without_skill_ends_the_run_that_it_alone_decides(guard: StaticGuard) -> None:
     """Else form alone would be learned, which is no part of what is right."""
-    alone, patient, hybrid = (
-        build_watch(ToldJudge(lambda _: 0.0), guard, on_alarm=how) for how in ("tighten", "warn", "tighten")
-    )
+    alone, patient = (build_watch(ToldJudge(lambda _: 0.0), guard, on_alarm=how) for how in ("tighten", "warn"))
+    helped = build_watch(ToldJudge(lambda _: 0.0), guard)
+    helped.alone = False
     with pytest.raises(AlarmError, match=r"no skill; before, it has no proven skill.*Use a better"):
         alone.review(LOOK_EVERY, [])
     patient.review(LOOK_EVERY, [])
-    assert "form alone" in patient.alarms[0]
-    hybrid.calibrated()
-    hybrid.memory.canaries[-1] = replace(hybrid.memory.canaries[-1], kind=CanaryKind.AUDITED)
-    hybrid.review(LOOK_EVERY, [])
-    assert hybrid.alarms == ()
+    assert "only form" in patient.alarms[0]
+    helped.review(LOOK_EVERY, [])
+    assert helped.alarms == () and helped.weight == 0.0
 
 
 def test_audited_attempts_take_an_exploited_score_out_of_the_reward(guard: StaticGuard):
