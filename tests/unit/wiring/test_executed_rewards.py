@@ -5,6 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from codezero.evaluator.evaluator import FrozenEvaluator
+from codezero.evaluator.executed import HybridEvaluator
 from codezero.problems.dedup import Novelty
 from codezero.settings import compose
 from codezero.wiring.evaluator import build_canaries, build_evaluator, build_sandbox
@@ -26,6 +28,20 @@ def test_no_judge_is_weighed_or_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
         canaries = build_canaries(config, Novelty(), stack, print)
         assert build_evaluator(config, canaries, stack, print).metrics()["judge/identity"] == "rlvr"
     assert judge_of(config.evaluator).digest == ""
+
+
+@pytest.mark.parametrize(
+    ("rewards", "alone"),
+    [([], True), (["audit.share=0.1"], True), (["reward.mode=hybrid"], False), (["reward.function=json:dumps"], False)],
+)
+def test_a_judge_without_skill_may_end_a_run_that_nothing_else_rewards(
+    rewards: list[str], alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("codezero.evaluator.evaluator.FrozenEvaluator.calibrate", lambda _: None)
+    config = compose([*rewards, "audit.sandbox=monty"])
+    with ExitStack() as stack:
+        evaluator = build_evaluator(config, build_canaries(config, Novelty(), stack, print), stack, print)
+        assert isinstance(evaluator, FrozenEvaluator | HybridEvaluator) and evaluator.watch.alone is alone
 
 
 @pytest.mark.parametrize(("workers", "cores", "expected"), [(0, 2, 1), (0, 9, 2), (24, 2, 24), (0, None, 1)])
