@@ -335,3 +335,13 @@ def test_temperature_zero_takes_the_likeliest_token() -> None:
     tokens, logprobs = choose(logits, 0.0, torch.Generator().manual_seed(0))
     assert tokens.tolist() == [1, 2]
     assert logprobs.tolist() == pytest.approx(logits.log_softmax(-1).amax(-1).tolist())
+
+
+def test_who_asks_hears_how_many_attempts_of_a_call_have_ended() -> None:
+    """Of a model that takes its time; a tiny one has ended before anybody looks."""
+    reports: dict[str, list[tuple[int, int]]] = {"slots": [], "lean": []}
+    for kind, ended in reports.items():
+        sampler = make_sampler(kind)
+        sampler.report_to(lambda done, of, ended=ended: ended.append((done, of)))
+        sampler.sample(PROMPTS, group_size=2, max_new_tokens=8, temperature=1.0, generator_seed=1)
+    assert reports["lean"] == [] and reports["slots"] == sorted(reports["slots"]) and reports["slots"][-1] == (6, 6)
