@@ -5,6 +5,7 @@ Does not show: imports made through `importlib` or strings.
 
 import ast
 import io
+import re
 import subprocess
 import sys
 import tokenize
@@ -120,6 +121,17 @@ def test_imports_point_down(path: Path) -> None:
 def test_every_module_says_what_it_is(path: Path) -> None:
     source = path.read_text()
     assert (path.name == "__init__.py" and not source.strip()) or ast.get_docstring(ast.parse(source))
+
+
+def test_no_pattern_lets_a_line_end_follow() -> None:
+    """`$` also matches before one at the end of a text; `\\Z` does not, and with MULTILINE lines are meant."""
+    for path in FILES:
+        every = nodes(path.read_text())
+        calls = [node for node in every if isinstance(node, ast.Call) and "MULTILINE" in ast.unparse(node)]
+        of_lines = {id(node) for call in calls for node in ast.walk(call)}
+        for node in every:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in of_lines:
+                assert not re.search(r"[^\\]\$\)*\Z", node.value), f"{path}:{node.lineno}: write \\Z"
 
 
 JOINING = {"wiring", "inspection", "ops", "commands", "nano", "runs"}

@@ -21,11 +21,11 @@ from web3.exceptions import MismatchedABI, Web3Exception
 from web3.types import EventData, RPCEndpoint, TxReceipt
 
 from codezero.chain.errors import REGISTERED, ChainUnreachableError, ContractError, ForeignOwnerError, RpcError
-from codezero.chain.provider import Address, ChainClient
+from codezero.chain.provider import ChainClient
 from codezero.chain.rounds import RoundWatch
 from codezero.chain.sender import SECONDS, Sender
 from codezero.errors import ChainError, ConfigError, translated
-from codezero.system.files import read_private, write_new
+from codezero.system.files import Address, read_private, write_new
 
 logger = logging.getLogger(__name__)
 

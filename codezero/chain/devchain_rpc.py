@@ -17,6 +17,7 @@ from msgspec import Meta
 from codezero.chain.devchain import BASE_FEE, TIP, Evm, SimulatedCall
 from codezero.chain.devchain_metering import REFUSED, RpcRefusal
 from codezero.chain.devchain_store import Head, Store
+from codezero.system.files import Address
 
 INVALID_PARAMS, OVER_LIMIT = -32602, -32005
 LOG_BLOCKS, LOG_BYTES = 100_000, 16 << 20
@@ -25,7 +26,6 @@ MAX_TRANSACTION = 128 * 1024
 """Bytes of one signed transaction, as in other nodes."""
 NOBODY = "0x" + "00" * 20
 
-Address = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}\Z")]
 Hash = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{64}\Z")]
 Quantity = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{1,64}\Z")]
 Data = Annotated[str, Meta(pattern=r"^0x(?:[0-9a-fA-F]{2})*\Z", max_length=2 + 2 * MAX_TRANSACTION)]

@@ -102,7 +102,7 @@ def refusal(message: str, data: object = None) -> ContractError | None:
     while isinstance(data, Mapping):
         fields = cast("Mapping[str, object]", data)
         data = fields.get("data", fields.get("revertData"))
-    if isinstance(data, str) and (digits := re.search(r"0x((?:[0-9a-fA-F]{2}){4,})$", data)):
+    if isinstance(data, str) and (digits := re.search(r"0x((?:[0-9a-fA-F]{2}){4,})\Z", data)):
         return decode_revert(bytes.fromhex(digits[1]))
     if "revert" not in message.lower():
         return None

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from codezero.chain.errors import printable
 from codezero.errors import ConfigError, InviteError, translated
-from codezero.system.files import read_bounded
+from codezero.system.files import Address, read_bounded
 
 VERSION = 1
 MAX_FILE = 64 << 10
@@ -26,13 +26,12 @@ PREFIX = "codezero invitation\n"
 """Before what is signed, so that no other message of the founder's account is an invitation."""
 
 # No field holds what a shell, a template or a resolver reads: quotes, backslashes, `$`, `{` and `}`.
-BOOTNODE = r"^/[A-Za-z0-9._:/%-]{1,180}/p2p/[1-9A-HJ-NP-Za-km-z]{32,64}$"
+BOOTNODE = r"^/[A-Za-z0-9._:/%-]{1,180}/p2p/[1-9A-HJ-NP-Za-km-z]{32,64}\Z"
 """A multiaddress that ends in a peer id; for the contract's list too."""
-NAME = r"^[A-Za-z0-9_.-]{1,64}$"
-Address = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}$")]
-Url = Annotated[str, Meta(pattern=r"^https?://[A-Za-z0-9._~:/?#\[\]@!&()*+,;=%-]+$", max_length=256)]
+NAME = r"^[A-Za-z0-9_.-]{1,64}\Z"
+Url = Annotated[str, Meta(pattern=r"^https?://[A-Za-z0-9._~:/?#\[\]@!&()*+,;=%-]+\Z", max_length=256)]
 Multiaddress = Annotated[str, Meta(pattern=BOOTNODE, max_length=256)]
-ModelName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._~/:@+-]+$", max_length=256)]
+ModelName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._~/:@+-]+\Z", max_length=256)]
 
 
 class ChainPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -43,7 +42,7 @@ class ChainPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """Endpoints, tried in turn."""
     contract: Address
     round_seconds: Annotated[float, Meta(gt=0, le=31_536_000)]
-    market: Annotated[str, Meta(pattern=r"^(0x[0-9a-fA-F]{40})?$")] = ""
+    market: Annotated[str, Meta(pattern=r"^(0x[0-9a-fA-F]{40})?\Z")] = ""
     """The contract of the prediction market; empty: the swarm has none."""
 
 
@@ -54,9 +53,9 @@ class NetworkPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     protocol: Annotated[int, Meta(ge=1, le=2**31)]
     """Version of the wire format."""
     bootnodes: Annotated[list[Multiaddress], Meta(max_length=64)]
-    environment: Annotated[str, Meta(pattern=r"^([a-z][a-z0-9_.-]{0,63})?$")] = ""
+    environment: Annotated[str, Meta(pattern=r"^([a-z][a-z0-9_.-]{0,63})?\Z")] = ""
     """Its name; empty: code. A joiner's own settings have to name the plug-in, since none is taken from here."""
-    digest: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?$")] = ""
+    digest: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?\Z")] = ""
     """Of the environment."""
 
 
@@ -64,7 +63,7 @@ class JudgePart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who says what is right: rewards only compare between nodes that ask the same judge."""
 
     model: ModelName
-    digest: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?$")]
+    digest: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?\Z")]
     """`models.revision.weights_digest`; empty for a judge behind an endpoint, which shows nobody its weights."""
 
 
@@ -74,7 +73,7 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chain: ChainPart
     network: NetworkPart
     judge: JudgePart
-    signature: Annotated[str, Meta(pattern=r"^(0x[0-9a-f]{130})?$")] = ""
+    signature: Annotated[str, Meta(pattern=r"^(0x[0-9a-f]{130})?\Z")] = ""
 
     @property
     def message(self) -> str:

@@ -21,7 +21,7 @@ from rlp.exceptions import RLPException
 from codezero.chain.bounded_http import check_url, post, shown
 from codezero.chain.errors import ChainUnreachableError
 from codezero.errors import ConfigError, WalletError, translated
-from codezero.system.files import UNDECODABLE, read_private
+from codezero.system.files import UNDECODABLE, Address, read_private
 
 SECONDS = 10.0
 MAX_TOKEN = 512
@@ -30,8 +30,8 @@ MAX_ANSWER = 256 << 10
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    raw: Annotated[str, Meta(pattern="^0x([0-9a-fA-F]{2})+$", max_length=MAX_ANSWER)]
-    address: Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{40}$")]
+    raw: Annotated[str, Meta(pattern=r"^0x([0-9a-fA-F]{2})+\Z", max_length=MAX_ANSWER)]
+    address: Address
 
 
 class RemoteWallet:

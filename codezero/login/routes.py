@@ -25,7 +25,8 @@ from codezero.errors import HttpRefusal
 from codezero.login import passkey
 from codezero.login.guard import COOKIE, LOGIN, PROGRAM, Access, Routes, origin_of, session_of
 from codezero.login.login import Login, NewCode
-from codezero.login.vault import Address, Passkey, Passphrase, Scrypt, new_salt
+from codezero.login.vault import Passkey, Passphrase, Scrypt, new_salt
+from codezero.system.files import Address
 from codezero.system.web import RateLimit, answer, read_body
 
 logger = logging.getLogger("codezero.login")

@@ -24,11 +24,11 @@ from msgspec import Meta
 
 from codezero.errors import HttpRefusal, LoginError
 from codezero.login.store import Folder
+from codezero.system.files import Address
 
 OWNER, UNLOCKED, DEVICE = "owner.json", "unlocked.json", "device.key"
 NONCE_BYTES = 12
 Salt = Annotated[bytes, Meta(min_length=16, max_length=64)]
-Address = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}\Z")]
 Method = Literal["passkey", "passphrase"]
 
 

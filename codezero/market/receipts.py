@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.errors import EvaluatorError
+from codezero.system.files import Hex
 from codezero.types import Status
 
 GRID = 10_000
@@ -21,7 +22,6 @@ MAX_ITEMS = 64
 CONTEXT = b"cz1-judge"
 """Before what is signed: the signature is good for nothing else."""
 
-Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Text = Annotated[str, Meta(max_length=1 << 16)]
 Steps = Annotated[int, Meta(ge=-(1 << 40), le=1 << 40)]
 
@@ -38,7 +38,7 @@ class ReceiptItem(msgspec.Struct, frozen=True):
 class Leaf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """asked: of the item. read: scores in steps of 1/GRID nats; None where the judge read nothing."""
 
-    asked: Digest
+    asked: Hex
     read: Annotated[tuple[Steps, ...], Meta(max_length=8)] | None
     status: Status
 
@@ -46,9 +46,9 @@ class Leaf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """judge: weights, prompts and grid. root: over the leaves."""
 
-    judge: Digest
+    judge: Hex
     count: Annotated[int, Meta(ge=1, le=MAX_ITEMS)]
-    root: Digest
+    root: Hex
     v: Literal[1] = 1
 
 
@@ -57,9 +57,9 @@ class SignedReceipt(msgspec.Struct, frozen=True):
 
     receipt: Receipt
     leaves: Annotated[tuple[Leaf, ...], Meta(min_length=1, max_length=MAX_ITEMS)]
-    public_key: Annotated[str, Meta(pattern="^(?:[0-9a-f]{2}){1,1024}$")]
+    public_key: Annotated[str, Meta(pattern=r"^(?:[0-9a-f]{2}){1,1024}\Z")]
     """libp2p's `PublicKey` message, in hex."""
-    signature: Annotated[str, Meta(pattern="^(?:[0-9a-f]{2}){1,1024}$")]
+    signature: Annotated[str, Meta(pattern=r"^(?:[0-9a-f]{2}){1,1024}\Z")]
 
     def check(self, items: Sequence[ReceiptItem], verify: Callable[[bytes, bytes, bytes], bool]) -> None:
         """Raises EvaluatorError, unless it is signed, and of these items.

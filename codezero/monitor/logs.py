@@ -28,7 +28,7 @@ MAX_MESSAGE, MAX_TRACEBACK = 4_000, 40_000
 MARK = "codezero"
 """Name of the handlers set up here."""
 HIDDEN = "[hidden]"
-NAMES = re.compile(r"(KEY|TOKEN|PASSPHRASE|PASSWORD|SECRET|CREDENTIALS)$", re.IGNORECASE)
+NAMES = re.compile(r"(KEY|TOKEN|PASSPHRASE|PASSWORD|SECRET|CREDENTIALS)\Z", re.IGNORECASE)
 """Of variables whose values are secret."""
 FORMS = (r"(?<=://)[^/\s@]{1,200}@", r"(?<=\bBearer )[\w.~+/=-]{8,}", r"\bhf_[A-Za-z0-9]{16,}")
 """user:password@, a bearer token, a token of the hub."""

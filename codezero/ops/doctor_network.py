@@ -34,7 +34,7 @@ MOST_WAYS_IN = 16
 FRESH_SECONDS = 60.0
 """A network process writes its status every few seconds; an older one is of an earlier run."""
 _OWN_PORT = threading.Lock()
-_DIALLED = re.compile(r"/(?:ip4|ip6|dns|dns4|dns6)/([^/\s]{1,255})/tcp/(\d{1,5})(?:/|$)")
+_DIALLED = re.compile(r"/(?:ip4|ip6|dns|dns4|dns6)/([^/\s]{1,255})/tcp/(\d{1,5})(?:/|\Z)")
 
 
 def page_port(config: NodeConfig) -> Finding:

@@ -21,12 +21,13 @@ from codezero.models import hide_devices
 from codezero.models.generation import OwnLoop
 from codezero.models.load import LoadedModel, load_model, use_threads
 from codezero.rollout.wire import Count, GenerateRequest
+from codezero.system.files import Hex
 from codezero.system.signals import end_with_parent
 from codezero.system.web import HEAD_SECONDS
 from codezero.weights import TOKEN
 from codezero.weights.state import layout_of
 from codezero.weights.transfer import open_source
-from codezero.weights.versions import Hex, HostCopy, VersionSource
+from codezero.weights.versions import HostCopy, VersionSource
 
 UNFIT = ""
 """In place of a version, while the weights are of none."""

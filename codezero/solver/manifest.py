@@ -17,7 +17,7 @@ from typing import Annotated
 import msgspec
 
 from codezero.errors import CheckpointError, translated
-from codezero.system.files import read_json
+from codezero.system.files import Hex, read_json
 
 FORMAT = 3
 """Of the folder as a whole: raised whenever a part begins to write something else. 3: manifest with tokenizer and
@@ -35,7 +35,6 @@ BYTES_BESIDES = 512 << 20
 """Tokenizer, canaries, audited attempts: everything that does not grow with the model."""
 
 _Size = Annotated[int, msgspec.Meta(ge=0)]
-_Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     parts: tuple[str, ...]
     tokenizer: str
     parameters: dict[str, tuple[_Size, ...]]
-    files: dict[str, tuple[_Size, _Digest]]
+    files: dict[str, tuple[_Size, Hex]]
     """Bytes and SHA-256 by path, the manifest left out."""
     environment: str = ""
     """See `PolicyFingerprint`."""

@@ -10,13 +10,15 @@ import stat
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Annotated, Any, TypeVar
 
 import msgspec
 
 from codezero.errors import ChainError, CodeZeroError, DiskFullError, WalletError, translated
 
 Schema = TypeVar("Schema")
+Address = Annotated[str, msgspec.Meta(pattern=r"\A0x[0-9a-fA-F]{40}\Z")]  # of an account or a contract
+Hex = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]  # a SHA-256
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises over bytes of another form, ValidationError included."""
 LEAST = 4 << 20

@@ -16,7 +16,7 @@ from msgspec import Meta
 from torch import Tensor
 
 from codezero.errors import WeightsError
-from codezero.system.files import write_atomic
+from codezero.system.files import Hex, write_atomic
 from codezero.weights import MANIFEST, MAX_MANIFEST
 from codezero.weights.delta import apply, encode, state_of
 from codezero.weights.state import Layout, Weights, of_tensors, read_weights, write_anchor
@@ -26,7 +26,6 @@ logger = logging.getLogger(__name__)
 ANCHOR_EVERY, MAX_VERSIONS = 10, 4_000
 MAX_TABLE = 16 << 20
 """Bytes of an anchor, or of a delta, beside what its weights take."""
-Hex = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _Size = Annotated[int, Meta(ge=0, le=1 << 40)]
 
 
