@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from codezero.commands import account, inspect, judge, market, measure, page, run, weights
 from codezero.commands.common import DONE, FAILED, USAGE, Commands, say
 from codezero.errors import CodeZeroError, ConfigError, IdentityError, InviteError, ProblemError, WalletError
-from codezero.models import hide_devices
+from codezero.models import isolate
 
 ABOUT = "A peer-to-peer swarm in which language models learn to code together."
 PURPOSES = {
@@ -130,7 +130,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
-    hide_devices()
+    isolate()
     if not arguments:
         build_parser().print_help()
         return DONE

@@ -1,10 +1,16 @@
-"""`CPU_ONLY=1`: no accelerator is touched. Imports nothing heavy, because it has to come before torch does."""
+"""What torch may find of cards and launchers. Imports nothing heavy, because it has to come before torch does."""
 
 import os
+import re
 
 VARIABLE = "CPU_ONLY"
 HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 """Drivers show a process only the cards that these name: none."""
+LAUNCHER = re.compile(
+    "((LOCAL|GROUP|ROLE|NODE)_)?(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT)|ROLE_NAME|FORK_LAUNCHED|MPI_LOCAL.+|"
+    "(ACCELERATE|FSDP|PARALLELISM_CONFIG|MEGATRON_LM|TORCHELASTIC|PMI|OMPI_COMM_WORLD|MV2_COMM_WORLD)_.+"
+)
+"""Variables of a job that the shell is part of; a node is none, and its trainer's ranks are given theirs."""
 
 
 def cpu_only() -> bool:
@@ -12,8 +18,11 @@ def cpu_only() -> bool:
     return os.environ.get(VARIABLE, "").strip().lower() not in ("", "0", "false", "no")
 
 
-def hide_devices() -> None:
-    """Where it was asked for: hide every card from this process and its children. To be called before torch loads."""
+def isolate() -> None:
+    """Forget a launcher's job, and hide every card if `CPU_ONLY` says so, here and in children. To be called before
+    torch loads."""
+    for name in filter(LAUNCHER.fullmatch, [*os.environ]):
+        del os.environ[name]
     if cpu_only():
         os.environ |= dict.fromkeys(HIDING, "")
         os.environ["ACCELERATE_USE_CPU"] = "true"  # else it asks for a card when TRL is imported

@@ -101,8 +101,8 @@ def wandb_sink(project: str, facts: Mapping[str, str], folder: Path, logs: Path)
 
     `project`: PROJECT or ENTITY/PROJECT; `facts`: the peer id and the models; `folder`: the run's.
     wandb waits for its server at the start, at the end and in its exit hook, for minutes if that is dead; nodes must
-    not. The key comes from WANDB_API_KEY alone; without one, and with WANDB_MODE=offline, everything stays below
-    logs/wandb. Sent are the figures, the run's name, the peer id, the models, and the versions of Python, wandb and the
+    not. The key comes from WANDB_API_KEY alone; without one everything stays below logs/wandb. WANDB_MODE is the
+    user's. Sent are the figures, the run's name, the peer id, the models, and the versions of Python, wandb and the
     kind of system; no settings, paths, source or host name.
     """
     logs.mkdir(parents=True, exist_ok=True)
@@ -143,12 +143,14 @@ def figures(row: Metrics) -> dict[str, float]:
 def main() -> None:
     """The process of wandb_sink. Raises whatever wandb raises."""
     library: Any = importlib.import_module("wandb")
-    online = bool(os.environ.get("WANDB_API_KEY")) and os.environ.get("WANDB_MODE") != "offline"
+    mode = os.environ.get("WANDB_MODE") or "online"
+    if mode != "disabled" and not os.environ.get("WANDB_API_KEY"):
+        mode = "offline"
     settings = library.Settings(
         silent=True, console="off", save_code=False, disable_git=True, init_timeout=30.0, host="codezero",
         x_save_requirements=False, x_disable_meta=True, x_disable_stats=True,
     )  # fmt: skip
-    mode, resume = ("online", "allow") if online else ("offline", None)
+    resume = "allow" if mode == "online" else None
     run = library.init(**json.loads(sys.stdin.readline()), mode=mode, resume=resume, settings=settings)
     for line in sys.stdin:
         step, measured = json.loads(line)

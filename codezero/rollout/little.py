@@ -17,7 +17,7 @@ from aiohttp import web
 from msgspec import Meta
 
 from codezero.errors import WeightsError
-from codezero.models import hide_devices
+from codezero.models import isolate
 from codezero.models.generation import OwnLoop
 from codezero.models.load import LoadedModel, load_model, use_threads
 from codezero.rollout.wire import Count, GenerateRequest
@@ -138,7 +138,7 @@ async def _read(request: web.Request, schema: type[T]) -> T:
 def main() -> None:
     """The argument is LittleSettings as JSON; the port is printed, as 0 takes any."""
     end_with_parent()
-    hide_devices()
+    isolate()
     settings = msgspec.json.decode(sys.argv[1], type=LittleSettings)
     loaded = load_model(settings.model, device=settings.device, precision=settings.precision, role="rollout server")
     use_threads(loaded.model, 0)

@@ -19,6 +19,7 @@ from codezero.config import SolverConfig
 from codezero.config.contradictions import LOSSES
 from codezero.config.learning import named
 from codezero.errors import ConfigError
+from codezero.models import isolate
 from codezero.models.device import ran_out_of_memory
 from codezero.models.load import LoadedModel
 from codezero.plugins import blamed, load_object
@@ -92,6 +93,7 @@ def make_trainer(
     from trl.trainer.utils import add_fused_lm_head
 
     on_cuda = policy.device.type == "cuda"
+    isolate()  # for who uses it without the commands
     hf_logging.disable_progress_bar()  # of writing shards
     with tempfile.TemporaryDirectory() as nowhere:
         settings = GRPOConfig(

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from codezero.errors import ModelError
-from codezero.models import HIDING, cpu_only, hide_devices
+from codezero.models import HIDING, cpu_only, isolate
 from codezero.models import device as device_module
 from codezero.models.device import choose_device, choose_precision, complaint, memory_of, prove_device, within_limit
 
@@ -86,8 +86,27 @@ def test_what_cpu_only_means(value: str, meant: bool, monkeypatch: pytest.Monkey
     for name in (*HIDING, "ACCELERATE_USE_CPU"):
         monkeypatch.setenv(name, "3")  # put back afterwards
     assert cpu_only() == meant
-    hide_devices()
+    isolate()
     assert {os.environ[name] for name in HIDING} == ({""} if meant else {"3"})
+
+
+JOB = {
+    "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0", "NODE_RANK": "0",
+    "MASTER_ADDR": "10.255.255.1", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "x", "PMI_SIZE": "2",
+    "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "MPI_LOCALRANKID": "1", "ACCELERATE_USE_FSDP": "true",
+    "ACCELERATE_MIXED_PRECISION": "fp16", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "4", "FSDP_OFFLOAD_PARAMS": "true",
+    "ACCELERATE_USE_CPU": "true",
+}  # fmt: skip
+"""Of a shell within a job of torchrun, accelerate or MPI."""
+
+
+def test_a_launchers_job_is_not_read(monkeypatch: pytest.MonkeyPatch):
+    kept = {"OMP_NUM_THREADS": "1", "NCCL_DEBUG": "WARN", "MASTER": "x", "PROFANK": "1", "CPU_ONLY": ""}
+    for name, value in (JOB | kept).items():
+        monkeypatch.setenv(name, value)
+    isolate()
+    assert not JOB.keys() & os.environ.keys()
+    assert {name: os.environ[name] for name in kept} == kept
 
 
 def test_cpu_only_and_a_card_contradict_each_other(monkeypatch: pytest.MonkeyPatch):

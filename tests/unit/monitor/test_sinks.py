@@ -142,6 +142,31 @@ def test_wandb_offline_keeps_a_run_without_account_or_network(tmp_path: Path, mo
     assert not any(word in data for word in own) and b"codezero" in data
 
 
+MODES = [("", "", "offline"), ("key", "", "online"), ("", "disabled", "disabled"), ("key", "disabled", "disabled"),
+         ("key", "offline", "offline"), ("", "online", "offline")]  # fmt: skip
+FAKE = """
+class Settings:
+    def __init__(self, **_): pass
+class Run:
+    def finish(self): pass
+def init(**settings):
+    print(settings["mode"], settings["resume"], flush=True)
+    return Run()
+"""
+
+
+@pytest.mark.parametrize(("key", "wanted", "mode"), MODES)
+def test_the_users_mode_is_kept_and_without_a_key_nothing_is_sent(
+    key: str, wanted: str, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wandb.py").write_text(FAKE)
+    for name, value in (("PYTHONPATH", str(tmp_path)), ("WANDB_API_KEY", key), ("WANDB_MODE", wanted)):
+        monkeypatch.setenv(name, value)
+    with wandb_sink("project", FACTS, tmp_path, tmp_path / "logs"):
+        pass
+    assert (tmp_path / "logs" / "wandb.log").read_text().split() == [mode, "allow" if mode == "online" else "None"]
+
+
 def test_a_wandb_process_that_dies_is_one_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

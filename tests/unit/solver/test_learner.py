@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 from builders.models import EOS, PAD, random_rows, tiny_policy
 from oracles.grpo_loss import policy_loss, token_logprobs
 from torch import Tensor
@@ -297,6 +298,15 @@ def test_making_one_prints_nothing_and_leaves_nothing(tmp_path: Path, monkeypatc
     learner.load(tmp_path / "kept")
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_launchers_job_is_not_joined_and_its_precision_not_taken(monkeypatch: pytest.MonkeyPatch):
+    job = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    for name, value in (job | {"ACCELERATE_MIXED_PRECISION": "bf16"}).items():
+        monkeypatch.setenv(name, value)
+    AcceleratorState._reset_state(reset_partial_state=True)  # as in a process that has not learned yet
+    accelerator = make()._accelerator
+    assert (accelerator.mixed_precision, accelerator.distributed_type.value) == ("no", "NO")
 
 
 def test_a_row_needs_a_logprob_for_each_token():
