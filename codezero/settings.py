@@ -11,16 +11,17 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-from codezero.config import NodeConfig, check_bounds
+from codezero.config import KINDS, NodeConfig, check_bounds
 from codezero.config.contradictions import contradictions
 from codezero.config.learning import ModelConfig, named
 from codezero.errors import ConfigError, translated
+from codezero.system.files import beside_package
 
 MAIN, LOCAL = "node.yaml", Path("configs", "local.yaml")
 VARIABLE = "CODEZERO_LOCAL"
@@ -28,7 +29,10 @@ VARIABLE = "CODEZERO_LOCAL"
 MAX_BYTES = 1 << 20
 REAL_VOCABULARY = 4096
 """Tokens; models with fewer are of the embedded kind."""
-KINDS = {"Float": "a number", "Integer": "a whole number", "Boolean": "true or false"}
+QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
+ITEM = re.compile(rf"\s*({QUOTED.pattern}|(?:\$\{{[^}}]*\}}|[^,])*?)\s*,", re.DOTALL)
+"""Of a list that was typed, with a comma behind its last."""
+NAMES = {"Float": "a number", "Integer": "a whole number", "Boolean": "true or false"}
 PUBLISHED = ("swarm.name", "swarm.announce", "hub.repository")
 """Settings that other people see: no resolver may fill these in."""
 ALSO_PUBLISHED = {
@@ -36,26 +40,12 @@ ALSO_PUBLISHED = {
     "monitor.wandb": ("model.solver", "evaluator.model", "run.name"),
 }
 """What they also see where this is set: on the card of a pushed model, and of a run at Weights & Biases."""
-
-
-def beside_package(name: str) -> Path:
-    """A folder of the checkout, or its copy inside an installed package."""
-    package = Path(__file__).resolve().parent
-    beside = package.parent / name
-    return beside if beside.is_dir() and (package.parent / "pyproject.toml").is_file() else package / name
-
-
 CONFIGS = beside_package("configs")
+GROUPS = {path.name: sorted(file.stem for file in path.iterdir()) for path in CONFIGS.iterdir() if path.is_dir()}
+"""Of files, with their choices."""
 
 
-def keys(schema: Any = NodeConfig, prefix: str = "", *, unbounded: bool = False) -> Iterator[str]:
-    """Every dotted key of the schema, sections included. unbounded: only of what has no bounds but its type."""
-    for spec in dataclasses.fields(schema):
-        section = dataclasses.is_dataclass(spec.type)
-        if not unbounded or not (section or hasattr(spec.type, "__metadata__")):
-            yield prefix + spec.name
-        if section:
-            yield from keys(spec.type, prefix + spec.name + ".", unbounded=unbounded)
+keys = KINDS.keys
 
 
 def compose(overrides: Sequence[str] = (), *, published: Sequence[str] = PUBLISHED) -> NodeConfig:
@@ -64,11 +54,9 @@ def compose(overrides: Sequence[str] = (), *, published: Sequence[str] = PUBLISH
     published: keys whose values must not hold an interpolation. Raises ConfigError with one line that names the key
     and the nearest right one, and the user's file if the mistake is there.
     """
-    for override in overrides:
-        _check_key(override)
-    own = own_overrides(overrides)
+    own = own_settings(given := typed(overrides))
     try:
-        return _checked([*implied([*own, *overrides]), *own, *overrides], published)
+        return _checked(implied(own | given) | own | given, published, overrides)
     except ConfigError as error:
         try:
             _checked(own)
@@ -78,42 +66,51 @@ def compose(overrides: Sequence[str] = (), *, published: Sequence[str] = PUBLISH
         raise
 
 
-def own_overrides(overrides: Sequence[str]) -> list[str]:
-    """The user's own file as overrides, without the keys that `overrides` give. Raises ConfigError."""
-    path, typed = local_file(), {_key(override) for override in overrides}
-    if path is None or (path == LOCAL and not path.exists()):
-        return []
-    own, values = list[str](), _flat(_read_yaml(path))
+def typed(overrides: Sequence[str]) -> dict[str, Any]:
+    """What they give, by key. A text, a number and an item of a list are what stands there. Raises ConfigError."""
+    given = dict[str, Any]()
+    for override in overrides:
+        key, equals, value = override.lstrip("+").partition("=")
+        if not equals:
+            raise ConfigError(f"'{override}' is no override; write key=value, for example solver.learning_rate=1e-5")
+        kind = KINDS.get(key)
+        if value[:1] == "{" and kind is not str:
+            given |= _read_yaml(re.sub(r"([{,]\s*\w+):", r"\1: ", f"{key}: {value}"), override)
+        elif kind is list and value[:1] + value[-1:] == "[]":
+            given[key] = [*map(_unquoted, ITEM.findall(f"{value[1:-1]},"))] if value[1:-1].strip() else []
+        else:
+            given[key] = None if kind is Any and value == "null" else _unquoted(value)
+    return {key: _settled(key, value) for key, value in given.items()}
+
+
+def own_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the user's own file that are not `given`. Raises ConfigError."""
+    if (path := local_file()) is None or (path == LOCAL and not path.exists()):
+        return {}
+    read = _read_file(path).items()
     with translated(ConfigError, str(path), ConfigError):
-        for key, value in values.items():
-            _check_key(f"{key}=")
-            if value is None and not any(known.startswith(f"{key}.") for known in keys()):  # a section may be empty
-                raise ConfigError(f"{key} has no value; write one, or drop the line")
-            if isinstance(value, list) and any(isinstance(item, dict | list) for item in cast("list[object]", value)):
-                raise ConfigError(f"{key} has a section or a list in its list; quote what has a colon: ['mbpp:3']")
-            if value is not None and key not in typed:
-                own.append(f"{key}={_right_hand_side(cast(object, value))}")
-    return own
+        own = {key: _settled(key, value) for key, value in read}
+    return {key: value for key, value in own.items() if value is not None and key not in given}
 
 
-def implied(overrides: Sequence[str]) -> list[str]:
+def implied(given: Mapping[str, Any]) -> dict[str, Any]:
     """What a real solver learns from and is examined on where it is named without a group: as with model=qwen.
 
     A directory whose vocabulary is as small as the embedded one's keeps the embedded problems.
     """
-    given = {_key(override): override.partition("=")[2].strip("'\"") for override in overrides}
     solver = given.get("model.solver", ModelConfig.solver)
     if solver == ModelConfig.solver or given.keys() & {"model", "profile", "recipe"}:
-        return []
+        return {}
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
-        if json.loads(Path(solver, "config.json").read_bytes()[:MAX_BYTES])["vocab_size"] < REAL_VOCABULARY:
-            return []
-    group = _flat(_read_yaml(CONFIGS / "model" / "qwen.yaml")).items()
+        config = Path(os.path.expanduser(solver), "config.json").read_bytes()
+        if json.loads(config[:MAX_BYTES])["vocab_size"] < REAL_VOCABULARY:
+            return {}
     wanted = {"data.sources", "data.wait_seconds", "evals.sources"} - given.keys()
-    return [f"{key}={_right_hand_side(value)}" for key, value in group if key in wanted]
+    return {key: value for key, value in _read_file(CONFIGS / "model" / "qwen.yaml").items() if key in wanted}
 
 
-def _checked(overrides: Sequence[str], published: Sequence[str] = PUBLISHED) -> NodeConfig:
+def _checked(given: Mapping[str, Any], published: Sequence[str] = PUBLISHED, words: Sequence[str] = ()) -> NodeConfig:
+    """words: of whoever typed some of it."""
     import hydra
     from hydra.core.config_store import ConfigStore
     from hydra.errors import HydraException
@@ -121,73 +118,76 @@ def _checked(overrides: Sequence[str], published: Sequence[str] = PUBLISHED) -> 
     from omegaconf.errors import OmegaConfBaseException
 
     ConfigStore.instance().store(name="schema", node=NodeConfig)
+    choices = [f"{group}={given[group]}" for group in GROUPS if group in given]
     try:
         with hydra.initialize_config_dir(str(CONFIGS), version_base=None):
-            composed = hydra.compose("node", overrides=list(overrides))
+            composed = hydra.compose("node", overrides=choices)
+        for key in given.keys() - GROUPS.keys():
+            OmegaConf.update(composed, key, given[key], merge=False)
         raw = _flat(cast("dict[str, Any]", OmegaConf.to_container(composed, resolve=False)))
         for key in (*published, *chain(*(keys for where, keys in ALSO_PUBLISHED.items() if raw.get(where)))):
-            value = raw.get(key, raw.get(key.partition(".")[0]))  # a whole section may be an interpolation
-            if "${" in str(named(cast("dict[str, Any]", value)) if isinstance(value, dict) else value):
+            if "${" in str(named(cast("dict[str, Any]", raw[key])) if isinstance(raw[key], dict) else raw[key]):
                 raise ConfigError(f"{key} is shown to other people, so it must not hold ${{…}}; write the value itself")
         config = cast(NodeConfig, OmegaConf.to_object(composed))
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(_one_line(error, overrides)) from error
-    if not set(map(_key, overrides)) <= set(keys(unbounded=True)):
-        check_bounds(config)
+        raise ConfigError(_one_line(error, given, words)) from error
+    check_bounds(config)
     for contradiction in contradictions(config):
         raise ConfigError(contradiction)
     return config
 
 
-def _files(overrides: Sequence[str]) -> list[str]:
+def _files(given: Mapping[str, Any]) -> list[str]:
     """What Hydra reads of the shipped values, in the order in which a later one wins."""
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from hydra.types import RunMode
 
+    choices = [f"{group}={given[group]}" for group in GROUPS if group in given]
     with initialize_config_dir(str(CONFIGS), version_base=None):
         loader = GlobalHydra.instance().config_loader()
-        read = loader.compute_defaults_list("node", list(overrides), RunMode.RUN).defaults
+        read = loader.compute_defaults_list("node", choices, RunMode.RUN).defaults
     return [name for config in read if (CONFIGS / (name := f"{config.config_path}.yaml")).is_file()]
 
 
-def _key(override: str) -> str:
-    return override.partition("=")[0].lstrip("+~")
+def _unquoted(text: str) -> str:
+    """What is in quotes, as of `quoted`, where they are around all of it."""
+    if not QUOTED.fullmatch(text):
+        return text
+    return re.sub(rf"(\\+)({text[0]}|\Z)", lambda run: run[1][: len(run[1]) // 2] + run[2], text[1:-1])
 
 
-def _check_key(override: str) -> None:
-    """Name the nearest right key for a misspelt one, which Hydra does not."""
-    key = _key(override)
-    known = sorted({*keys(), *(path.name for path in CONFIGS.iterdir() if path.is_dir())})
-    if "=" not in override:
-        raise ConfigError(f"'{override}' is not an override; write key=value, for example solver.learning_rate=1e-5")
-    if key not in known:
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
+def _settled(key: str, value: Any) -> Any:
+    """The value as it counts. Raises ConfigError, with the nearest right key for a misspelt one."""
+    kind = str if key in GROUPS else KINDS.get(key)
+    if kind is None:
+        near = difflib.get_close_matches(key, sorted({*KINDS, *GROUPS}), n=1, cutoff=0.0)
         raise ConfigError(f"{key} is not a setting; did you mean {near[0]}? `codezero config show` lists them all")
+    if dataclasses.is_dataclass(kind):
+        if value is None:  # it may be empty
+            return None
+        raise ConfigError(f"{key}={value} gives a section no setting; write {key}.NAME=VALUE")
+    if value is None:
+        raise ConfigError(f"{key} has no value; write one, or drop the line")
+    if key in GROUPS and value not in GROUPS[key]:
+        raise ConfigError(f"{key}={value} is unknown; choose one of: {', '.join(GROUPS[key])}")
+    if kind is list and isinstance(value, str) and "${" not in value:
+        raise ConfigError(f"{key}={value} is no list; write {key}=['{value}']")
+    if kind is list and not {*map(type, value)} <= {str}:
+        raise ConfigError(f"{key} has a section or a list in its list; quote what has a colon: ['mbpp:3']")
+    # Others may read a model's name, and mean their own.
+    return value if kind is not str or key.endswith(("model", "solver")) else os.path.expanduser(value)
 
 
-def _one_line(error: Exception, overrides: Sequence[str]) -> str:
+def _one_line(error: Exception, given: Mapping[str, Any], words: Sequence[str]) -> str:
     """Hydra's and OmegaConf's many-line messages as one line that names the key."""
     lines = [line.strip() for part in (error.__cause__, error) if part for line in str(part).splitlines()]
     key = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("full_key:")), "")
     what = next((line for line in lines if line and not line.startswith(("full_key:", "object_type="))), repr(error))
-    if missing := re.search(r"Could not find '(\w+)/(.*)'", what):
-        choices = sorted(path.stem for path in (CONFIGS / missing[1]).glob("*.yaml"))
-        return f"{missing[1]}={missing[2]} is unknown; choose one of: {', '.join(choices)}"
     if kind := re.search(r"could not be converted to (\w+)", what):
-        what = f"this is not {KINDS.get(kind[1], 'a value that it can have')}"
-    given = next((override for override in reversed(overrides) if key and override.startswith(key + "=")), key)
-    return f"{given}: {what}" if given else what
-
-
-def _right_hand_side(value: object) -> str:
-    """A value of the user's own file as an override's right-hand side; its interpolations stay alive."""
-    if isinstance(value, list):
-        return f"[{','.join(_right_hand_side(item) for item in cast('list[object]', value))}]"
-    if isinstance(value, dict):
-        entries = cast("dict[str, object]", value).items()
-        return f"{{{','.join(f'{name}:{_right_hand_side(item)}' for name, item in entries)}}}"
-    return _in_quotes(value) if isinstance(value, str) else "null" if value is None else str(value).lower()
+        what = f"this is not {NAMES.get(kind[1], 'a value that it can have')}"
+    shown = next((word for word in reversed(words) if key and word.startswith(key + "=")), "")
+    return f"{shown or f'{key}={given[key]!r}' if key in given else key}: {what}" if key else what
 
 
 def quoted(value: object) -> str:
@@ -196,39 +196,44 @@ def quoted(value: object) -> str:
     Interpolations are escaped, so that text of a stranger never reaches a resolver. One text has no such form: `???`,
     which OmegaConf reads as a missing value and `compose` therefore refuses.
     """
-    return _in_quotes(re.sub(r"(\\*)\$\{", lambda run: f"{run[1] * 2}\\${{", str(value)))
-
-
-def _in_quotes(text: str) -> str:
-    from hydra.core.override_parser.types import Quote, QuotedString
-
-    return QuotedString(text, Quote.single).with_quotes()
+    text = re.sub(r"(\\*)\$\{", lambda run: f"{run[1] * 2}\\${{", str(value))
+    return "'" + re.sub(r"(\\*)('|\Z)", lambda run: run[1] * 2 + run[2].replace("'", "\\'"), text) + "'"
 
 
 def local_file() -> Path | None:
     """Where the user's own settings are looked for; None: nowhere."""
     named = os.environ.get(VARIABLE)
-    return LOCAL if named is None else Path(named) if named else None
+    return LOCAL if named is None else Path(named).expanduser() if named else None
 
 
-def _read_yaml(path: Path) -> Mapping[str, Any]:
-    """The settings in a file of values, nested as they were written. Raises ConfigError."""
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
-
+def _read_file(path: Path) -> dict[str, Any]:
+    """The settings in a file of values, by dotted key. Raises ConfigError."""
     try:
         with path.open(encoding="utf-8") as stream:
-            if os.fstat(stream.fileno()).st_size > MAX_BYTES:
-                raise ConfigError(f"{path} is larger than {MAX_BYTES >> 20} MiB; settings are a page at most")
-            read: object = OmegaConf.to_container(OmegaConf.load(stream), resolve=False)  # knows 1e-4, as YAML does not
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror}); mend or remove it") from error
-    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(read, dict):
-        raise ConfigError(f"{path} holds no settings; write key: value, for example solver.learning_rate: 1e-4")
-    return cast("dict[str, Any]", read)
+            return _read_yaml(stream.read(MAX_BYTES + 1), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read ({getattr(error, 'strerror', error)}); mend or remove it") from error
+
+
+def _read_yaml(text: str, where: str) -> dict[str, Any]:
+    """By dotted key; of a plug-in's arguments the values, else the texts as they stand there. Raises ConfigError."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import SafeLoader, YAMLError
+
+    if len(text) > MAX_BYTES:
+        raise ConfigError(f"{where} is larger than {MAX_BYTES >> 20} MiB; settings are a page at most")
+    try:
+        read: Any = OmegaConf.to_container(OmegaConf.create(text), resolve=False)  # knows 1e-4, as YAML does not
+        only_merges = {"yaml_implicit_resolvers": {"<": SafeLoader.yaml_implicit_resolvers["<"]}}
+        texts: Any = type("Texts", (SafeLoader,), only_merges)(text).get_single_data()
+    except (YAMLError, OmegaConfBaseException, RecursionError) as error:
+        why = " ".join(str(error).replace('"<unicode string>", ', "").split())
+        raise ConfigError(f"{where} is no YAML: {why}; a text may stand in quotes") from error
+    if not isinstance(cast(object, read), dict):
+        raise ConfigError(f"{where} holds no settings; write key: value, for example solver.learning_rate: 1e-4")
+    written = _flat(texts) if texts and texts != text else {}
+    return {key: value if isinstance(value, dict) else written.get(key) or value for key, value in _flat(read).items()}
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -236,7 +241,7 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         key = f"{prefix}{name}"
-        section = isinstance(value, dict) and "_target_" not in value  # a plug-in with arguments is a value
+        section = isinstance(value, dict) and KINDS.get(key) is not Any  # a plug-in with arguments is a value
         flat |= _flat(cast("dict[str, Any]", value), f"{key}.") if section else {key: value}
     return flat
 
@@ -256,23 +261,16 @@ class Provenance:
 
 def trace(overrides: Sequence[str], composed: NodeConfig | None = None) -> Provenance:
     """Every setting that `overrides` and the user's own file lead to, and led to if `composed`. Raises ConfigError."""
-    values, own = _flat(dataclasses.asdict(composed or compose(overrides))), own_overrides(overrides)
-    origins, files = dict.fromkeys(values, "default"), _files([*own, *overrides])
+    values, given = _flat(dataclasses.asdict(composed or compose(overrides))), typed(overrides)
+    own, local = own_settings(given), local_file()
+    origins, files = dict.fromkeys(values, "default"), _files(own | given)
     for name in files:
         origin = MAIN if name == MAIN else name.removesuffix(".yaml").replace("/", "=")
-        origins |= dict.fromkeys(_flat(_read_yaml(CONFIGS / name)), origin)
-    groups, local = dict(name.removesuffix(".yaml").split("/") for name in files if name != MAIN), local_file()
-    origins |= dict.fromkeys(_keys_of(implied([*own, *overrides])), "real solver")
-    origins |= dict.fromkeys(_keys_of(own), str(local)) | dict.fromkeys(_keys_of(overrides), "command line")
+        origins |= dict.fromkeys(_read_file(CONFIGS / name), origin)
+    groups = dict(name.removesuffix(".yaml").split("/") for name in files if name != MAIN)
+    origins |= dict.fromkeys(implied(own | given), "real solver")
+    origins |= dict.fromkeys(own, str(local)) | dict.fromkeys(given, "command line")
     return Provenance(values=values, origins=origins, groups=groups, local=local)
-
-
-def _keys_of(overrides: Sequence[str]) -> Iterator[str]:
-    """The dotted keys that overrides give a value; of `solver={learning_rate: 1e-4}` the one inside."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    for override in OverridesParser.create().parse_overrides(list(overrides)):
-        yield from _flat({override.key_or_group: override.value()})
 
 
 def as_yaml(settings: Provenance) -> str:

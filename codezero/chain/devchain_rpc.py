@@ -17,7 +17,7 @@ from msgspec import Meta
 from codezero.chain.devchain import BASE_FEE, TIP, Evm, SimulatedCall
 from codezero.chain.devchain_metering import REFUSED, RpcRefusal
 from codezero.chain.devchain_store import Head, Store
-from codezero.system.files import Address
+from codezero.system.files import Address, Hash, Quantity
 
 INVALID_PARAMS, OVER_LIMIT = -32602, -32005
 LOG_BLOCKS, LOG_BYTES = 100_000, 16 << 20
@@ -26,8 +26,6 @@ MAX_TRANSACTION = 128 * 1024
 """Bytes of one signed transaction, as in other nodes."""
 NOBODY = "0x" + "00" * 20
 
-Hash = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{64}\Z")]
-Quantity = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{1,64}\Z")]
 Data = Annotated[str, Meta(pattern=r"^0x(?:[0-9a-fA-F]{2})*\Z", max_length=2 + 2 * MAX_TRANSACTION)]
 At = Annotated[str, Meta(pattern=r"^(?:latest|pending|earliest|safe|finalized|0x[0-9a-fA-F]{1,64})\Z")] | None
 """A block by its hash, number or name; None is the newest."""

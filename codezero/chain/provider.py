@@ -21,7 +21,7 @@ from web3.types import RPCEndpoint, RPCResponse
 from codezero.chain.bounded_http import check_url, post, shown
 from codezero.chain.errors import ChainUnreachableError, ContractError, RpcError, WrongChainError, refusal
 from codezero.errors import ChainError, ConfigError, UnreachableError, translated
-from codezero.system.files import UNDECODABLE, Address
+from codezero.system.files import UNDECODABLE, Address, Hash, Quantity
 from codezero.system.signals import backoff
 
 SECONDS = 10.0
@@ -32,10 +32,8 @@ PAUSE = 0.1
 FINAL = frozenset({-32600, -32601, -32602, -32700})
 """JSON-RPC: no such method or parameters. Another try would not help."""
 
-Quantity = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{1,64}\Z")]
 Bytes = Annotated[str, Meta(pattern=r"^0x([0-9a-fA-F]{2})*\Z", max_length=2 * (64 << 10) + 2)]
 """Return and event data: at most 64 KiB, so that nested pointers in it cannot be decoded into gigabytes."""
-Hash = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{64}\Z")]
 Ask = Callable[[str, bytes, float], bytes]
 """(multiaddress of a node, JSON-RPC request, seconds) -> what its chain answers. Raises UnreachableError."""
 

@@ -2,7 +2,6 @@
 
 import argparse
 import json as json_module
-import re
 import sys
 import threading
 import time
@@ -21,10 +20,6 @@ Arguments = Mapping[str, Mapping[str, Any]]
 
 OVERRIDES = "any setting as key=value, for example solver.learning_rate=1e-4 (`codezero config show` lists them all)"
 OF_A_RUN = "run.name=NAME; without it the newest run"
-PLAIN = re.compile(r"run\.(directory|name)=([A-Za-z./][\w./-]*|\d{4}-\d\d-\d\d_[\d-]+)")
-"""A setting that means what stands there, without Hydra."""
-NO_NAMES = {"null", "true", "false", "inf", "nan"}
-"""Which are values to Hydra."""
 
 
 def flag(help: str) -> dict[str, Any]:
@@ -107,16 +102,15 @@ def composed_for_reading(options: argparse.Namespace) -> "NodeConfig":
 
     Raises ConfigError.
     """
-    from codezero.settings import own_overrides
+    from codezero.settings import own_settings, typed
 
-    given = [PLAIN.fullmatch(word) for word in options.overrides]
-    words: dict[str, Any] = {match[1]: match[2] for match in given if match and match[2].lower() not in NO_NAMES}
-    if len(words) < len(given) or own_overrides(options.overrides):
+    given = typed(options.overrides)
+    if given.keys() - {"run.directory", "run.name"} or "${" in str(given) or own_settings(given):
         return composed(options)
     from codezero.config import NodeConfig, RunConfig
     from codezero.config.contradictions import contradictions
 
-    config = NodeConfig(run=RunConfig(**words))
+    config = NodeConfig(run=RunConfig(**{key[4:]: value for key, value in given.items()}))
     for contradiction in contradictions(config):
         raise ConfigError(contradiction)
     return config

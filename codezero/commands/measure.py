@@ -145,7 +145,7 @@ def bench(options: argparse.Namespace) -> int:
     import ast  # --help does without both
     import tomllib
 
-    from codezero.settings import beside_package
+    from codezero.system.files import beside_package
 
     folder = beside_package("benchmarks")
     if not folder.is_dir():

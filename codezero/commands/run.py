@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,7 +99,7 @@ def _check_directories(config: "NodeConfig") -> None:
         "proposer.model": config.proposer.model if config.proposer.kind == "local" else "",
     }
     for key, name in models.items():
-        if name.startswith(("/", "./", "../", "~")) and not Path(name).is_dir():
+        if name.startswith(("/", "./", "../", "~")) and not os.path.isdir(os.path.expanduser(name)):
             raise ConfigError(f"{key}={name} is no directory; name one that save_pretrained wrote, or a hub id")
 
 

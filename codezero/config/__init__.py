@@ -8,8 +8,9 @@ YAML under `configs/` holds values only; these classes are the schema that `sett
 import dataclasses
 import functools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from annotated_types import Ge, Interval
 
@@ -32,9 +33,6 @@ from codezero.config.training import (
     page_origins,
 )
 from codezero.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 RUN_NAME = re.compile(r"[^\W.-][\w .+=@,-]{0,119}")  # of a run's folder: one path component that is not hidden
 SIGNS = {"ge": "at least", "gt": "more than", "le": "at most"}
@@ -202,6 +200,20 @@ class NodeConfig:
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
 
 
+def _kinds(schema: Any = NodeConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for spec in dataclasses.fields(schema):
+        kind: Any = spec.type
+        while hasattr(kind, "__origin__"):
+            kind = kind.__origin__  # without bounds, and without the kind of its items
+        yield prefix + spec.name, kind
+        if dataclasses.is_dataclass(kind):
+            yield from _kinds(kind, f"{prefix}{spec.name}.")
+
+
+KINDS = dict(_kinds())
+"""str, list, Any, a section's class, … by dotted key."""
+
+
 def check_bounds(config: NodeConfig) -> None:
     """Raise ConfigError for the first setting outside its bounds or choices."""
     from pydantic import ValidationError  # its import is a fifth of `status`, which is mostly given a folder alone
@@ -217,7 +229,7 @@ def check_bounds(config: NodeConfig) -> None:
 
 
 @functools.cache
-def _adapter() -> "TypeAdapter[NodeConfig]":
+def _adapter() -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(NodeConfig)

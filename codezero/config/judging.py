@@ -6,7 +6,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Interval
 
-from codezero.config.learning import MAX_SOURCES, Checked, Plugin, named, one_of
+from codezero.config.learning import MAX_SOURCES, Checked, Plugin, check_commas, is_path, named, one_of
 
 QUESTIONS = ("likelihood", "yes_no", "per_test", "output_match", "probe")
 """What a judge can be asked."""
@@ -22,8 +22,9 @@ def _questions(names: list[str]) -> None:
 
 
 def _exam_sources(sources: list[str]) -> None:
+    check_commas(sources, EXAMS)
     for name in sources:
-        if name not in EXAMS and "/" not in name and not name.endswith((".jsonl", ".json", ".gz", ".parquet")):
+        if name not in EXAMS and not is_path(name):
             raise ValueError(f" has the unknown {name}; choose some of: {', '.join(EXAMS)}, or a path with a / in it")
     if not 0 < len(set(sources)) == len(sources) <= MAX_SOURCES:
         raise ValueError(f": {len(sources)} sources, not 1 to {MAX_SOURCES} different ones")

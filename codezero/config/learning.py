@@ -1,9 +1,11 @@
 """Settings of what learns and what it learns from: models, solver, proposer, data."""
 
 import bisect
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from annotated_types import Ge, Gt, Interval
@@ -61,7 +63,7 @@ def _plugin(spec: object) -> None:
         if not isinstance(entries.get("_target_"), str) or wrong:
             what = f"the argument {wrong[0]}, which is no name" if wrong else "no _target_"
             raise ValueError(f" has {what}; write {{_target_: package.module.Class, argument: value}}")
-    elif not isinstance(spec, str):
+    elif not isinstance(spec, str) or spec.isdigit():
         raise ValueError(f"={spec} names nothing; write package.module:attribute, file.py:attribute or a mapping")
 
 
@@ -79,8 +81,23 @@ def is_own_rows(source: str) -> bool:
     return _OWN_ROWS.fullmatch(source) is not None
 
 
+def is_path(source: str) -> bool:
+    return "/" in source or source.endswith((".jsonl", ".json", ".gz", ".parquet"))
+
+
+def check_commas(sources: Sequence[str], known: Sequence[str]) -> None:
+    """Raise ValueError for two sources that look like one path with a comma in it."""
+    for left, right in pairwise(sources):
+        name, whole = right.partition(":")[0], os.path.expanduser(f"{left},{right}")
+        other = is_path(name) or (name == right and name.partition("@")[0] not in known)
+        torn = re.fullmatch(".*/[^./:]*", left) and other and not os.path.exists(os.path.expanduser(left))
+        if right[:1] not in ("/", ".", "~") and (torn or os.path.exists(whole)):
+            raise ValueError(f" has {left} and {right}; write ['{left},{right}'] for one path, ./{right} for two")
+
+
 def source_weights(sources: Sequence[str]) -> dict[str, float]:
     """`NAME` or `NAME:WEIGHT` -> weight by name. Raises ValueError as `Checked` wants it."""
+    check_commas(sources, DATA_SETS)
     weights: dict[str, float] = {}
     for text in sources:
         name, colon, given = text.rpartition(":")
@@ -89,8 +106,7 @@ def source_weights(sources: Sequence[str]) -> dict[str, float]:
         except ValueError:
             name, weight = text, 1.0  # a path may hold a colon
         name = name if colon and name else text
-        path = "/" in name or name.endswith((".jsonl", ".json", ".gz", ".parquet"))
-        if not path and name.partition("@")[0] not in DATA_SETS and not is_own_rows(name):
+        if not is_path(name) and name.partition("@")[0] not in DATA_SETS and not is_own_rows(name):
             raise ValueError(f": {name} is unknown; choose some of: {', '.join(DATA_SETS)}, or a path with a / in it")
         if not 0 < weight < float("inf"):
             raise ValueError(f": {text} has no weight above 0")

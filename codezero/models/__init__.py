@@ -19,8 +19,7 @@ def cpu_only() -> bool:
 
 
 def isolate() -> None:
-    """Forget a launcher's job, and hide every card if `CPU_ONLY` says so, here and in children. To be called before
-    torch loads."""
+    """Before torch loads, here and for children: forget a launcher's job, and hide every card if `CPU_ONLY` says so."""
     for name in filter(LAUNCHER.fullmatch, [*os.environ]):
         del os.environ[name]
     if cpu_only():

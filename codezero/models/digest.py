@@ -1,6 +1,7 @@
 """The identity of a model by its content: the same digest for the same files, wherever they are."""
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,8 +40,8 @@ def weights_digest(name: str) -> str:
 
 def place_of(name: str) -> str:
     """The path of a directory, without `~`; anything else is a hub id and stays."""
-    path = Path(name).expanduser()
-    return str(path) if path.is_dir() else name
+    path = os.path.expanduser(name)
+    return path if os.path.isdir(path) else name
 
 
 def same_place(name: str) -> str:

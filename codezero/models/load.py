@@ -164,7 +164,7 @@ def use_threads(model: PreTrainedModel, wanted: int) -> None:
 
 def _check_directory(name: str, role: str) -> None:
     """Refuse a path that cannot be a model, before it is mistaken for a hub id."""
-    path = Path(name).expanduser()
+    path = Path(place_of(name))
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise ModelChoiceError(f"{role}: directory {name} has no config.json; give one written by save_pretrained")
@@ -209,7 +209,7 @@ def _load_weights(name: str, role: str, dtype: torch.dtype, nf4_on: torch.device
 
 def cannot_load(name: str, role: str, what: str, error: Exception) -> ModelError:
     """With the first line of the library's message, and the remedy. What is on this machine no further try mends."""
-    local = Path(name).expanduser().exists()
+    local = Path(place_of(name)).exists()
     remedy = "check the id and the network, or give a local directory"
     if local:
         remedy = "check that the directory is whole (config.json, tokenizer.json, *.safetensors)"

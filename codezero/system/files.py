@@ -18,11 +18,20 @@ from codezero.errors import ChainError, CodeZeroError, DiskFullError, WalletErro
 
 Schema = TypeVar("Schema")
 Address = Annotated[str, msgspec.Meta(pattern=r"\A0x[0-9a-fA-F]{40}\Z")]  # of an account or a contract
+Hash = Annotated[str, msgspec.Meta(pattern=r"\A0x[0-9a-fA-F]{64}\Z")]  # of a block, a transaction or an event
+Quantity = Annotated[str, msgspec.Meta(pattern=r"\A0x[0-9a-fA-F]{1,64}\Z")]
 Hex = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]  # a SHA-256
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises over bytes of another form, ValidationError included."""
 LEAST = 4 << 20
 """Bytes. Below this a disk counts as full: not even a small model's checkpoint fits."""
+
+
+def beside_package(name: str) -> Path:
+    """A folder of the checkout, or its copy inside an installed package."""
+    package = Path(__file__).resolve().parents[1]
+    beside = package.parent / name
+    return beside if beside.is_dir() and (package.parent / "pyproject.toml").is_file() else package / name
 
 
 @contextlib.contextmanager

@@ -215,8 +215,8 @@ def judge_identity(settings: EvaluatorConfig, quantize: str = "none") -> str:
     if settings.kind == "custom":
         path = file_of(settings.object, "evaluator.object", JUDGES)
         files = [[settings.object, hashlib.sha256(path.read_bytes()).hexdigest()]]
-    elif os.path.isdir(settings.model):
-        files = [[path.name, path.stat().st_size] for path in sorted(Path(settings.model).iterdir())]
+    elif (folder := Path(os.path.expanduser(settings.model))).is_dir():
+        files = [[path.name, path.stat().st_size] for path in sorted(folder.iterdir())]
     parts = [settings.kind, settings.model, settings.url, sorted(settings.questions), 0]  # 0: a removed setting
     parts += [quantize] if quantize != "none" and settings.kind == "local" else []
     if settings.kind == "local" and settings.probe not in ("auto", "none"):

@@ -22,7 +22,7 @@ from codezero.config import NodeConfig, SolverConfig
 from codezero.config.learning import EVERY_LINEAR
 from codezero.errors import CodeZeroError, ConfigError, translated
 from codezero.models import cpu_only
-from codezero.models.digest import same_place
+from codezero.models.digest import place_of, same_place
 from codezero.nano import NANO, NANO_GYM, NANO_TESTS, weights_directory
 from codezero.settings import compose
 from codezero.system.child import python
@@ -191,7 +191,7 @@ def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
 def source_of(name: str, role: str) -> str:
     """The directory or hub id of what a setting names."""
     embedded = {NANO: role, NANO_TESTS: "tests", NANO_GYM: "gym"}
-    return str(weights_directory(embedded[name])) if name in embedded else name
+    return str(weights_directory(embedded[name])) if name in embedded else place_of(name)
 
 
 def check_extras(config: NodeConfig) -> None:

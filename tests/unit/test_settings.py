@@ -1,6 +1,7 @@
 """configs/local.yaml: after the shipped values, before the command line; wrong in one line; told by its origin."""
 
 import json
+import operator
 import subprocess
 import sys
 from pathlib import Path
@@ -8,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from codezero.cli import main
+from codezero.config import KINDS, NodeConfig
 from codezero.config.contradictions import PLUGIN_KEYS, SOURCE_KEYS, plugins_of
-from codezero.config.learning import named
+from codezero.config.learning import check_commas, named
 from codezero.errors import ConfigError
-from codezero.settings import LOCAL, MAX_BYTES, VARIABLE, as_yaml, compose, keys, trace
+from codezero.settings import LOCAL, MAX_BYTES, VARIABLE, as_yaml, compose, keys, own_settings, trace, typed
+from codezero.wiring.hardware import source_of
 
 MINE = """
 profile: peer
@@ -196,3 +199,106 @@ def test_every_key_that_may_name_code_is_found_and_is_one() -> None:
     found = [(slot.key, named(slot.spec)) for slot in plugins_of(config)]
     assert [name for _, name in found] == ["e.py:E", "x.Y", "r", "f.py:f", "a.py:r", "x.y:r", "./b.py:r", "c.py:r"]
     assert {key for key, _ in found} == {*PLUGIN_KEYS, *SOURCE_KEYS} <= {*keys()}
+
+
+TEXTS = [
+    "1.10", "2026_11_28", "2026-11-28", "true", "1e3", "null", "nan", "0x10", "007", "yes", "12:30", ".5", "1_000",
+    "/home/jürgen/模型", "/data/lr=1e-4/x", "/data/rows (1).jsonl", "/data/a#b", "/a&b;c!d", "/it's/a,b", "/a[1]{2}",
+    "a\\b\\", "a b", "/x/~/y", "$HOME", "ends'",
+]  # fmt: skip
+"""Each is what it says, in every setting that is a text."""
+OF_YAML = ["&a/b", "'tis", "@home", "/a: b", "*", "[x", "{x", "!x", "%"]
+"""On a command line too; YAML has to be given quotes, and says so."""
+
+
+def in_file(own: Path, text: str) -> dict[str, object]:
+    own.write_text(text)
+    return own_settings({})
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_text_is_what_was_typed_also_in_a_list_or_a_section_and_in_the_file(own: Path, text: str) -> None:
+    item, scalar = text.replace(",", ""), text.translate(str.maketrans("", "", "[]{},"))
+    assert typed([f"run.name={text}"]) == {"run.name": text}
+    assert typed([f"trainer.cards=[{item}, x]"]) == {"trainer.cards": [item, "x"]}
+    assert typed([f"run={{name: {scalar}, logs: 'a, b'}}"]) == {"run.name": scalar, "run.logs": "a, b"}
+    assert in_file(own, f"run.name: {text}\nmodel: {{solver: {scalar}}}") == {"run.name": text, "model.solver": scalar}
+    assert in_file(own, f"trainer:\n  cards:\n  - {text}\n  - 01\n") == {"trainer.cards": [text, "01"]}
+
+
+def test_it_stays_so_in_every_setting_that_takes_any_text() -> None:
+    taken = {"", "logs", "runs", "swarm.pem", "wallet.json"}
+    free = [key for key, kind in KINDS.items() if kind is str and operator.attrgetter(key)(NodeConfig()) in taken]
+    free = [key for key in free if not key.startswith(("hub.rep", "weights", "verifier"))]
+    given = dict(zip(free, TEXTS * 9, strict=False))
+    given |= {"run.name": "2026_11_28", "chain.directory": "1.10", "login.directory": "1e3", "swarm.name": "true"}
+    config = compose([*(f"{key}={text}" for key, text in given.items()), f"trainer.cards=[{','.join(TEXTS[:13])}]"])
+    assert {key: operator.attrgetter(key)(config) for key in given} == given and len(given) > 20
+    assert config.trainer.cards == TEXTS[:13]
+
+
+@pytest.mark.parametrize("text", OF_YAML)
+def test_what_yaml_reads_as_its_own_names_the_setting(own: Path, text: str) -> None:
+    assert typed([f"run.logs={text}"]) == {"run.logs": text}
+    with pytest.raises(
+        ConfigError, match=r"^configs/local\.yaml is no YAML: .*run\.logs.*; a text may stand in quotes"
+    ):
+        in_file(own, f"run.logs: {text}")
+    assert in_file(own, f"run.logs: {json.dumps(text)}") == {"run.logs": text}
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("seed=1,2", "seed=1,2: this is not a whole number"),
+        ("seed=null", "seed=null: this is not a whole number"),
+        ("reward.function=null", "reward.function has no value"),
+        ("profile=a(b", "profile=a(b is unknown"),
+        ("data.sources=/a,b", "data.sources=/a,b is no list; write data.sources=['/a,b']"),
+        ("data.sources=[/data/a,b/x.jsonl]", "write ['/data/a,b/x.jsonl'] for one path, ./b/x.jsonl for two"),
+        ("evals.sources=[humaneval:/d/a,b.gz]", "write ['humaneval:/d/a,b.gz'] for one path"),
+        ("run={name", "run={name is no YAML"),
+        ("swarm=${hub}", "swarm=${hub} gives a section no setting"),
+        ("~run.name=x", "~run.name is not a setting; did you mean run.name?"),
+    ],
+)
+def test_what_cannot_be_meant_names_its_setting_and_the_right_form(override: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose([override])
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_comma_is_in_a_path_where_quotes_or_the_disk_say_so(own: Path) -> None:
+    assert typed(["data.sources=['/a,b/x.jsonl',mbpp:3]"]) == {"data.sources": ["/a,b/x.jsonl", "mbpp:3"]}
+    for two in (["/a", "./b/x.jsonl"], ["a/x.jsonl", "b/x.jsonl"], ["mbpp", "a/b"], ["/a.py:rows", "x.y:r"]):
+        check_commas(two, ["mbpp"])
+    Path("x.jsonl,y.jsonl").touch()
+    with pytest.raises(ValueError, match=r"write \['x.jsonl,y.jsonl'\] for one path, ./y.jsonl for two"):
+        check_commas(["x.jsonl", "y.jsonl"], ["mbpp"])
+
+
+@pytest.mark.parametrize("quoted", ["'1.10'", '"1.10"'])
+def test_quotes_around_all_of_it_are_none_of_it(own: Path, quoted: str) -> None:
+    assert typed([f"run.name={quoted}"]) == in_file(own, f"run.name: {quoted}") == {"run.name": "1.10"}
+    assert (
+        typed([f"data.sources=[{quoted}]"]) == in_file(own, f"data.sources: [{quoted}]") == {"data.sources": ["1.10"]}
+    )
+
+
+PATHS = ["run.directory", "run.logs", "swarm.identity", "swarm.members", "chain.directory", "chain.wallet",
+         "hub.token_file", "chain.passphrase_file", "chain.signer_token", "login.directory", "evaluator.probe",
+         "evaluator.canaries_from", "swarm.invitation"]  # fmt: skip
+
+
+def test_a_tilde_is_the_home_folder_in_every_path(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Path("it's home").absolute()
+    monkeypatch.setenv("HOME", str(home))
+    for text, meant in (("~/x y", home / "x y"), ("~", home), ("'~/x'", home / "x")):
+        for key in PATHS:
+            assert typed([f"{key}={text}"]) == in_file(own, f"{key}: {text}") == {key: str(meant)}
+    own.unlink()
+    (home / "model").mkdir(parents=True)
+    (home / "model" / "config.json").write_text('{"vocab_size": 768}')
+    config = compose(["model.solver=~/model"])
+    assert (config.model.solver, config.data.sources) == ("~/model", ["synthetic"]), "others may read a model's name"
+    assert source_of("~/model", "solver") == str(home / "model") and source_of("~nobody/x", "solver") == "~nobody/x"
