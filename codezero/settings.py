@@ -17,8 +17,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-from codezero.config import KINDS, NodeConfig, check_bounds
-from codezero.config.contradictions import contradictions
+from codezero.config import NodeConfig, check_bounds
+from codezero.config.contradictions import PLUGIN_KEYS, contradictions
 from codezero.config.learning import ModelConfig, named
 from codezero.errors import ConfigError, translated
 from codezero.system.files import beside_package
@@ -42,10 +42,22 @@ ALSO_PUBLISHED = {
 """What they also see where this is set: on the card of a pushed model, and of a run at Weights & Biases."""
 CONFIGS = beside_package("configs")
 GROUPS = {path.name: sorted(file.stem for file in path.iterdir()) for path in CONFIGS.iterdir() if path.is_dir()}
-"""Of files, with their choices."""
 
 
-keys = KINDS.keys
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """By dotted key; None for one that was written without a value."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        key = f"{prefix}{name}"
+        section = isinstance(value, dict) and key not in PLUGIN_KEYS  # a plug-in with arguments is a value
+        flat |= _flat(cast("dict[str, Any]", value), f"{key}.") if section else {key: value}
+    return flat
+
+
+KINDS: dict[str, type[object]] = {key: type(value) for key, value in _flat(dataclasses.asdict(NodeConfig())).items()}
+"""Of every setting: str, list, float, …"""
+SECTIONS = {key[:at] for key in KINDS for at, letter in enumerate(key) if letter == "."}
+keys = (KINDS | dict.fromkeys(SECTIONS)).keys
 
 
 def compose(overrides: Sequence[str] = (), *, published: Sequence[str] = PUBLISHED) -> NodeConfig:
@@ -74,12 +86,12 @@ def typed(overrides: Sequence[str]) -> dict[str, Any]:
         if not equals:
             raise ConfigError(f"'{override}' is no override; write key=value, for example solver.learning_rate=1e-5")
         kind = KINDS.get(key)
-        if value[:1] == "{" and kind is not str:
+        if value[:1] == "{" and (kind is not str or key in PLUGIN_KEYS):
             given |= _read_yaml(re.sub(r"([{,]\s*\w+):", r"\1: ", f"{key}: {value}"), override)
         elif kind is list and value[:1] + value[-1:] == "[]":
             given[key] = [*map(_unquoted, ITEM.findall(f"{value[1:-1]},"))] if value[1:-1].strip() else []
         else:
-            given[key] = None if kind is Any and value == "null" else _unquoted(value)
+            given[key] = _unquoted(value)
     return {key: _settled(key, value) for key, value in given.items()}
 
 
@@ -159,11 +171,10 @@ def _unquoted(text: str) -> str:
 
 def _settled(key: str, value: Any) -> Any:
     """The value as it counts. Raises ConfigError, with the nearest right key for a misspelt one."""
-    kind = str if key in GROUPS else KINDS.get(key)
-    if kind is None:
-        near = difflib.get_close_matches(key, sorted({*KINDS, *GROUPS}), n=1, cutoff=0.0)
+    if key not in keys() | GROUPS.keys():
+        near = difflib.get_close_matches(key, sorted(keys() | GROUPS.keys()), n=1, cutoff=0.0)
         raise ConfigError(f"{key} is not a setting; did you mean {near[0]}? `codezero config show` lists them all")
-    if dataclasses.is_dataclass(kind):
+    if key in SECTIONS - GROUPS.keys():
         if value is None:  # it may be empty
             return None
         raise ConfigError(f"{key}={value} gives a section no setting; write {key}.NAME=VALUE")
@@ -171,12 +182,12 @@ def _settled(key: str, value: Any) -> Any:
         raise ConfigError(f"{key} has no value; write one, or drop the line")
     if key in GROUPS and value not in GROUPS[key]:
         raise ConfigError(f"{key}={value} is unknown; choose one of: {', '.join(GROUPS[key])}")
-    if kind is list and isinstance(value, str) and "${" not in value:
+    if KINDS.get(key) is list and isinstance(value, str) and "${" not in value:
         raise ConfigError(f"{key}={value} is no list; write {key}=['{value}']")
-    if kind is list and not {*map(type, value)} <= {str}:
+    if KINDS.get(key) is list and not {*map(type, value)} <= {str}:
         raise ConfigError(f"{key} has a section or a list in its list; quote what has a colon: ['mbpp:3']")
-    # Others may read a model's name, and mean their own.
-    return value if kind is not str or key.endswith(("model", "solver")) else os.path.expanduser(value)
+    named = key.endswith(("model", "solver")) or key in PLUGIN_KEYS  # by a name that others may read
+    return os.path.expanduser(value) if isinstance(value, str) and not named else value
 
 
 def _one_line(error: Exception, given: Mapping[str, Any], words: Sequence[str]) -> str:
@@ -234,16 +245,6 @@ def _read_yaml(text: str, where: str) -> dict[str, Any]:
         raise ConfigError(f"{where} holds no settings; write key: value, for example solver.learning_rate: 1e-4")
     written = _flat(texts) if texts and texts != text else {}
     return {key: value if isinstance(value, dict) else written.get(key) or value for key, value in _flat(read).items()}
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """By dotted key; None for one that was written without a value."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        key = f"{prefix}{name}"
-        section = isinstance(value, dict) and KINDS.get(key) is not Any  # a plug-in with arguments is a value
-        flat |= _flat(cast("dict[str, Any]", value), f"{key}.") if section else {key: value}
-    return flat
 
 
 @dataclass(frozen=True, kw_only=True)

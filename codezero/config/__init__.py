@@ -8,7 +8,6 @@ YAML under `configs/` holds values only; these classes are the schema that `sett
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -198,20 +197,6 @@ class NodeConfig:
     hub: HubConfig = field(default_factory=HubConfig)
     evals: EvalsConfig = field(default_factory=EvalsConfig)
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
-
-
-def _kinds(schema: Any = NodeConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for spec in dataclasses.fields(schema):
-        kind: Any = spec.type
-        while hasattr(kind, "__origin__"):
-            kind = kind.__origin__  # without bounds, and without the kind of its items
-        yield prefix + spec.name, kind
-        if dataclasses.is_dataclass(kind):
-            yield from _kinds(kind, f"{prefix}{spec.name}.")
-
-
-KINDS = dict(_kinds())
-"""str, list, Any, a section's class, … by dotted key."""
 
 
 def check_bounds(config: NodeConfig) -> None:

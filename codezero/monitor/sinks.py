@@ -150,8 +150,8 @@ def main() -> None:
         silent=True, console="off", save_code=False, disable_git=True, init_timeout=30.0, host="codezero",
         x_save_requirements=False, x_disable_meta=True, x_disable_stats=True,
     )  # fmt: skip
-    resume = "allow" if mode == "online" else None
-    run = library.init(**json.loads(sys.stdin.readline()), mode=mode, resume=resume, settings=settings)
+    resume = {"resume": "allow" if mode == "online" else None}
+    run = library.init(**json.loads(sys.stdin.readline()), **resume, mode=mode, settings=settings)
     for line in sys.stdin:
         step, measured = json.loads(line)
         run.log(measured, step=step)
