@@ -225,7 +225,7 @@ def _is_demonstration(statement: ast.stmt) -> bool:
     match statement:
         case ast.Expr(value=value):
             return called(value) == "print"
-        case ast.If(test=ast.Compare(left=ast.Name(id="__name__")), orelse=[]):
+        case ast.If(test=ast.Compare(left=ast.Name(id="__name__"), ops=[ast.Eq()]), orelse=[]):
             return True
         case _:
             return False
