@@ -15,12 +15,12 @@ import msgspec
 
 from codezero.errors import UnreachableError
 from codezero.swarm import schema
-from codezero.swarm.direct import encode_headers
+from codezero.swarm.direct import FeedbackExchange, encode_headers
 from codezero.swarm.listener import Listener
 from codezero.swarm.messages import Answered, Fetch, Publish, ReceivedBody, ReceivedFeedback
 from codezero.swarm.records import LIFETIME, ROUNDS_BEHIND, PeerRecordValidator, RecordPlace, ShardEstimate, place_of
 from codezero.swarm.schema import GROUPS, MARKET, VERSIONS, Kind, WireRefusal, body_digest, decode_header, encode_header
-from codezero.swarm.serving import BodyRelay, BodyServer, ChunkRequest, FeedbackExchange
+from codezero.swarm.serving import OWN_NETWORK, BodyRelay, BodyServer, ChunkRequest
 from codezero.swarm.transport import UNANSWERED, Call, Transport
 from codezero.swarm.trust import PeerTrust
 from codezero.swarm.wire import DECODE, ENCODE, decode_versions, environment_of, largest
@@ -190,8 +190,6 @@ class VersionPuller:
         if header.tokenizer != request.tokenizer:
             raise UnreachableError(f"the policy of {peer} has another tokenizer")
         body = await self._listener.body(peer, header)
-        if body is None:
-            raise UnreachableError(f"{peer} does not answer")
         _, _, (manifest,) = decode_versions(self._listener.checked(peer, header, body, 1).body)
         Path(request.path).write_bytes(manifest)
 
@@ -242,6 +240,10 @@ class Exchange:
             transport, self.sharding, trust, validator.swarm, pull_groups=pull_groups, on_body=on_body, random=random
         )
         self.relay.announced = self.listener.announced
+        networks = PeerTrust(lambda _: True, validator.clock, OWN_NETWORK)
+        trust.shared = lambda peer, requests, size: (
+            networks.spend(self.relay.network_by_peer.get(peer, ""), requests, size) or trust.knows(peer)
+        )
         self.puller = VersionPuller(transport, validator, trust, self.listener)
         self.send_feedback, self.pause = self.feedback.add, self.listener.pause
 
@@ -274,6 +276,7 @@ class Exchange:
             await asyncio.gather(self.listener.poll(self.validator.round), self.feedback.send())
 
     async def _answer(self, call: Call, peer: str, request: bytes) -> bytes:
+        await self.relay.list_connected()
         match call:
             case "relay":
                 return await self.relay.answer(peer, request)
