@@ -1,7 +1,7 @@
 """Headers from the peers that announce them: whoever fills a place in the DHT hides nobody who is connected.
 
-Ids are free and addresses are not, so networks take turns, and in each its peers. And feedback, which tells the
-proposer alone how its problems went. It is sent once and lost when the peer is not there.
+Ids are free and addresses are not, so networks take turns, and in each its peers. And feedback, which tells a proposer
+alone how its problems went. It is sent once and lost when the peer is not there.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from codezero.swarm.messages import ReceivedFeedback, SendFeedback
 from codezero.swarm.records import MAX_KEY, RecordPlace, parse_key
 from codezero.swarm.schema import MAX_HEADER, WireRefusal
 from codezero.swarm.transport import UNANSWERED, Transport, within
-from codezero.swarm.trust import Offence, PeerTrust
+from codezero.swarm.trust import PeerTrust
 from codezero.swarm.wire import decode_feedback
 from codezero.system.files import UNDECODABLE
 from codezero.system.state import Newest
@@ -30,13 +30,14 @@ SECONDS = 2.0
 REMEMBERED = 4096
 """Peers, and networks, whose last turn is known."""
 MAX_HEADERS = 8
+Refuse = Callable[[str, WireRefusal], None]
+"""Gets who sends what no node of ours would."""
 _Headers = Annotated[
     dict[Annotated[str, Meta(max_length=MAX_KEY)], Annotated[bytes, Meta(max_length=MAX_HEADER)]],
     Meta(max_length=MAX_HEADERS),
 ]
-WAITING = 64
-"""Most peers that feedback waits for; the oldest is dropped."""
-AT_ONCE = 8
+WAITING, AT_ONCE = 64, 8
+"""Most peers that feedback waits for, the oldest is dropped; to how many it is sent at one time."""
 TAKEN = b"\x01"
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 """Of the addresses that a translator makes of all of IPv4."""
@@ -49,11 +50,9 @@ def encode_headers(announced: Mapping[RecordPlace, bytes]) -> bytes:
 
 
 class DirectReader:
-    """Asks some connected peers for their headers. `refuse` gets those who answer what no node of ours would."""
+    """Asks some connected peers for their headers."""
 
-    def __init__(
-        self, transport: Transport, trust: PeerTrust, random: Random, refuse: Callable[[str, WireRefusal], None]
-    ) -> None:
+    def __init__(self, transport: Transport, trust: PeerTrust, random: Random, refuse: Refuse) -> None:
         self._transport, self._trust, self._random, self._refuse = transport, trust, random, refuse
         self._turns = Newest[str, int](REMEMBERED)
         """The last turn of a peer or network."""
@@ -129,9 +128,11 @@ def network_of(address: str) -> str:
 class FeedbackExchange:
     """Sends and takes feedback. `on_feedback` gets what peers send, schema-checked and within their allowance."""
 
-    def __init__(self, transport: Transport, trust: PeerTrust, on_feedback: Callable[[ReceivedFeedback], None]) -> None:
+    def __init__(
+        self, transport: Transport, trust: PeerTrust, refuse: Refuse, on_feedback: Callable[[ReceivedFeedback], None]
+    ) -> None:
         self.counts: Counter[str] = Counter()
-        self._transport, self._trust, self._on_feedback = transport, trust, on_feedback
+        self._transport, self._trust, self._refuse, self._on_feedback = transport, trust, refuse, on_feedback
         self._waiting = Newest[str, bytes](WAITING)
 
     def add(self, message: SendFeedback) -> None:
@@ -151,9 +152,7 @@ class FeedbackExchange:
         try:
             decode_feedback(request)
         except WireRefusal as refusal:
-            self.counts[f"refused_{refusal.reason}"] += 1
-            if refusal.reason != "version":
-                self._trust.blame(peer, Offence.MALFORMED)
+            self._refuse(peer, refusal)
             return b""
         self.counts["feedback_in"] += 1
         self._on_feedback(ReceivedFeedback(peer, request, self._trust.chance(peer)))

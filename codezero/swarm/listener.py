@@ -30,8 +30,7 @@ RELAYS = 3
 PULL_SECONDS, DIAL_SECONDS = 5.0, 2.5
 """Most for a whole body, in however many pieces; from an author without a connection, when others may relay it."""
 SEEN_DIGESTS = 8192
-PULLS_PER_POLL = 16
-PULL_ATTEMPTS = 3
+PULLS_PER_POLL, PULL_ATTEMPTS = 16, 3
 ALL_ROUND_EVERY = 4
 """Every so many polls all holders of a place are asked, as the nearest may lack a record, and problems are read."""
 LONGEST_PAUSE, MOST_DOUBLINGS = 8.0, 3
@@ -212,8 +211,7 @@ class Listener:
         self._attempts[peer, header.digest] = self._attempts.get((peer, header.digest), 0) + 1
         try:
             async with self._pulls:
-                body = await self.body(peer, header)
-            received = self.checked(peer, header, body, wanted)
+                received = await self.received(peer, header, wanted)
         except UnreachableError:
             self._budget += groups
             self.counts["pulls_in_vain"] += 1
@@ -224,11 +222,11 @@ class Listener:
             self.refuse(peer, refusal)
         else:
             self._trust.first_time(header.digest)
-            self._trust.praise(peer, groups=groups, size=len(body))
+            self._trust.praise(peer, groups=groups, size=header.size)
             self._on_body(received)
         self._attempts[peer, header.digest] = PULL_ATTEMPTS
 
-    async def body(self, peer: str, header: Header) -> bytes:
+    async def _body(self, peer: str, header: Header) -> bytes:
         """From its author, else by a neighbour connected with both. Raises UnreachableError and WireRefusal."""
         before, relays = self.ways.get(peer, peer), list[str]()
         if peer not in self._direct.connected:
@@ -271,13 +269,13 @@ class Listener:
             raise UnreachableError(f"{way} does not relay it")
         if len(body) != header.size:
             raise WireRefusal("size" if right or len(body) > header.size else "gone", "not what was announced")
+        if not right:
+            raise WireRefusal("digest")
         return body
 
-    def checked(self, peer: str, header: Header, body: bytes, wanted: int) -> ReceivedBody:
-        """The body, encoded anew by our own encoder. Raises WireRefusal."""
-        if body_digest(body) != header.digest:
-            raise WireRefusal("digest")
-        author, round_number, items = DECODE[header.kind](body)
+    async def received(self, peer: str, header: Header, wanted: int) -> ReceivedBody:
+        """So many items of a body, encoded anew by our own encoder. Raises UnreachableError and WireRefusal."""
+        author, round_number, items = DECODE[header.kind](await self._body(peer, header))
         if (author, round_number, len(items)) != (peer, header.round, header.count):
             raise WireRefusal("header", "the body is another's, of another round or size")
         if environment_of(header.kind, items) != (header.environment or b""):

@@ -34,7 +34,7 @@ EACH_NETWORK = Limits(requests_per_second=16, requests_burst=256, bytes_per_seco
 """Of askers: ids are free, and addresses are not."""
 EACH_AUTHOR = Limits(requests_per_second=2, requests_burst=64, bytes_per_second=128 << 10, bytes_burst=8 << 20)
 """Less than the author allows this node, which would else find its own pulls refused."""
-ALL_RELAYED = Limits(requests_per_second=64, requests_burst=1024, bytes_per_second=1 << 20, bytes_burst=16 << 20)
+ALL_RELAYED = Limits(requests_per_second=64, requests_burst=4096, bytes_per_second=1 << 20, bytes_burst=16 << 20)
 OWN_NETWORK = Limits(requests_per_second=32, requests_burst=1024, bytes_per_second=2 << 20, bytes_burst=128 << 20)
 """Of peers that never sent a fine body, for what is this node's own."""
 FILE_SHARE = 8
@@ -78,7 +78,7 @@ class BodyServer:
     def allows(self, peer: str, requests: int = 1, size: int = 0) -> bool:
         """Take this of the peer's allowance."""
         allowed = self._trust.spend(peer, requests, size)
-        self.counts["refused_allowance"] += not allowed
+        self.counts.update(() if allowed else ("refused_allowance",))
         return allowed
 
     def _piece(self, chunk: ChunkRequest) -> bytes:
@@ -110,11 +110,9 @@ class RelayRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class RelayedBody(NamedTuple):
-    network: str
-    """Of its author."""
+    network: str  # of its author
     size: int
     begun: float
-    """Seconds on the clock of `time.monotonic`."""
     pulled: "asyncio.Task[bytes]"
 
 
@@ -125,9 +123,12 @@ class BodyRelay:
     this one says. There is an allowance for each asker, for the network of its address, for each author, and for all.
     """
 
-    def __init__(self, transport: Transport, trust: PeerTrust, *, willing: bool) -> None:
+    def __init__(
+        self, transport: Transport, trust: PeerTrust, announced: dict[tuple[str, bytes], int], *, willing: bool
+    ) -> None:
+        """announced: sizes of bodies in headers that this node has read, by author and digest."""
         self.counts: Counter[str] = Counter()
-        self._transport, self._trust, self._willing = transport, trust, willing
+        self._transport, self._trust, self.announced, self._willing = transport, trust, announced, willing
         self._askers, self._authors, self._all = (
             PeerTrust(open_to_all, limits=limits) for limits in (EACH_ASKER, EACH_AUTHOR, ALL_RELAYED)
         )
@@ -136,8 +137,6 @@ class BodyRelay:
         """By author and digest, the oldest first: who names another's digest does not stand in its way."""
         self._looks = Newest[str, tuple[float, "asyncio.Task[None]"]](LOOKED_AT)
         """The last one at each author, and when it began."""
-        self.announced: dict[tuple[str, bytes], int] = {}
-        """Sizes of bodies in headers that this node has read, by author and digest."""
         self.network_by_peer, self._listed = dict[str, str](), 0.0
         """Of the addresses of who was connected when they were listed."""
 

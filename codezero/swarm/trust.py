@@ -42,8 +42,7 @@ NEWCOMERS = 1 / 3
 
 
 class Offence(StrEnum):
-    """What a peer did. FORGED: the body is another's or not what its header says. SILENT: announced and not served.
-    DUPLICATE is in files of earlier versions alone."""
+    """What a peer did. FORGED: not what its header says. SILENT: not served. DUPLICATE: in older files alone."""
 
     FORGED = "forged"
     DIGEST = "false digest"
