@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from codezero.errors import ConfigError, SandboxError
 from codezero.sandbox import jail
 from codezero.sandbox.base import LACKS, Execution, Job, Outcome, Sandbox, Tier, failed, unknown
-from codezero.sandbox.control import HELD, MISSED, TAG, SiteCounts, control_of
+from codezero.sandbox.control import HELD, MISSED, TAG, Run, SiteCounts, control_of
 from codezero.sandbox.jail import Ended, Jail
 from codezero.sandbox.jail_main import SOLUTION
 from codezero.sandbox.monty import MontySandbox
@@ -77,8 +77,8 @@ def find_packages(names: Sequence[str]) -> tuple[Path, ...]:
 
 
 class BubblewrapSandbox(Tier):
-    """A fresh jail for each program, and in it a fresh process for each case of a program that reads stdin, or for each
-    time that the tests of a function run.
+    """A fresh jail for each program, and in it a fresh process for each case of a program that reads stdin; a function
+    whose tests pass gets another jail, and a process for each time that they run under control.
 
     seconds: processor time of a test; it is also ended after twice that, and two seconds, by the clock. total_seconds:
     the same, of all tests of a program. memory_mib: address space of each of a jail's processes; there can be nine.
@@ -114,9 +114,15 @@ class BubblewrapSandbox(Tier):
     def run_assertions(self, code: str, tests: tuple[str, ...]) -> Execution:
         control = control_of(tests)
         runs = control.runs()
-        texts = [json.dumps({"helpers": run.helpers, "tests": run.tests}) for run in runs]
-        with closing(self._jail.run(code, texts, name=SOLUTION, tests=len(tests), counts=_COUNTS)) as jail:
-            return control.decide(runs, map(_counted, jail))
+        with closing(self._counts(code, runs)) as counts:
+            return control.decide(runs, counts)
+
+    def _counts(self, code: str, runs: Sequence[Run]) -> Generator[SiteCounts]:
+        for part in (runs[:1], runs[1:]):  # whatever shows what is expected, nothing of its jail outlives it
+            texts = [json.dumps({"helpers": run.helpers, "tests": run.tests}) for run in part]
+            tests = len(part[0].tests)
+            with closing(self._jail.run(code, texts, name=SOLUTION, tests=tests, counts=_COUNTS)) as jail:
+                yield from map(_counted, jail)
 
 
 def _counted(ended: Ended) -> SiteCounts:

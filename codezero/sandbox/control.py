@@ -36,22 +36,32 @@ def {_SITE}(number, holds, held={HELD}, missed={MISSED}):
         held[number] += 1
     else:
         missed[number] += 1
-def other{TAG}(value, type=type, bool=bool, str=str, list=list, tuple=tuple):
+def others{TAG}(value, type=type, bool=bool, int=int, float=float, str=str, list=list, tuple=tuple, len=len):
     kind = type(value)
     if kind is bool:
-        return not value
+        return [not value]
+    if kind is int or kind is float:
+        return [value + 1]
     if kind is str:
-        return value + "x"
+        return [value + "x"]
+    found = []
     if kind is list or kind is tuple:
-        return value[:-1] + kind((other{TAG}(value[-1]) if value else 0,))
-    return value + 1
-def lies{TAG}(left, right, type=type, kinds=(bool, int, float, str, list, tuple), other=other{TAG}, error=Exception):
+        for at in (0, 1, 2, 3, 4, 5, 6, 7):
+            if at < len(value) and len(found) < 20:
+                found += [value[:at] + kind((each,)) + value[at + 1 :] for each in others{TAG}(value[at])]
+    return found
+def lies{TAG}(left, right, others=others{TAG}, error=Exception):
     try:
-        if type(right) in kinds and other(right) != right:
-            return left == right and left == other(right)
-        return type(left) in kinds and other(left) != left and left == right and other(left) == right
+        if left == right:
+            for each in others(right):
+                if each != right and left == each:
+                    return True
+            for each in others(left):
+                if each != left and each == right:
+                    return True
     except error:
-        return False
+        pass
+    return False
 def {_EQUALS}(left, right, held={HELD}, lies=lies{TAG}):
     if lies(left, right):
         held[-1] += 1
@@ -122,25 +132,29 @@ class Control:
     """Of each test: ask what is compared about another value too."""
 
     def runs(self, random: Random | None = None) -> list[Run]:
-        """The tests as they are, then pairs that complement each other, drawn anew each time."""
+        """The tests as they are, then pairs that complement each other, drawn anew for each program.
+
+        All pairs have the same other literals: a third would show which of two is the one that was meant.
+        """
         random, sure = random or SystemRandom(), sum(site.literal and site.certain for site in self.sites)
         plain = list[list[_Edit]]([] for _ in self.texts)
         for site in filter(lambda site: site.change, self.sites):
             plain[site.test] += site.framed("assert (", f'), "{TAG} {site.test + 1}"')
         runs = [Run("", tuple(map(_edited, self.texts, plain)))]
+        seeds = [random.getrandbits(64) for _ in self.sites]
         for _ in range(-(-_ENOUGH // sure) if sure else 1):
             coins = [random.random() < 0.5 for _ in self.sites]
-            runs += [self._run(coins, random), self._run([not coin for coin in coins], random)]
+            runs += [self._run(coins, seeds), self._run([not coin for coin in coins], seeds)]
         return runs
 
-    def _run(self, coins: Sequence[bool], random: Random) -> Run:
+    def _run(self, coins: Sequence[bool], seeds: Sequence[int]) -> Run:
         edits = [list(edits) for edits in self.comparisons]
         ends = [""] * len(self.texts)
         for number, (site, coin) in enumerate(zip(self.sites, coins, strict=True)):
             if site.change is None:
                 ends[site.test] = f"\n{_SITE}({number}, {not coin})"
             else:
-                edits[site.test] += site.framed(f"{_SITE}({number}, (", "))") + site.change(random, coin)
+                edits[site.test] += site.framed(f"{_SITE}({number}, (", "))") + site.change(Random(seeds[number]), coin)
         texts = map(str.__add__, map(_edited, self.texts, edits), ends)
         return Run(_HELPERS.format(len(coins) + 1), tuple(texts), tuple(coins))
 
