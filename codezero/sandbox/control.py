@@ -11,6 +11,7 @@ reached, more pairs are run. What equals everything passes a negation, so each `
 
 import ast
 import functools
+import itertools
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ FINISHED = f"finished{TAG}"
 HELD, MISSED = f"held{TAG}", f"missed{TAG}"
 """Names of the report: for each site, how often its condition was true, and how often false."""
 
-_SITE, _EQUALS, _DIFFERS = f"site{TAG}", f"equals{TAG}", f"differs{TAG}"
+_SITE, _EQUALS, _DIFFERS, _ALL = f"site{TAG}", f"equals{TAG}", f"differs{TAG}", f"all{TAG}"
 _HELPERS = f"""
 {HELD}, {MISSED} = [0] * {{0}}, [0] * {{0}}
 def {_SITE}(number, holds, held={HELD}, missed={MISSED}):
@@ -70,6 +71,11 @@ def {_DIFFERS}(left, right, held={HELD}, lies=lies{TAG}):
     if lies(left, right):
         held[-1] += 1
     return left != right
+def {_ALL}(*values):
+    for value in values:
+        if not value:
+            return value
+    return True
 """
 """Runs before the code, which may shadow builtins. {{0}}: the number of sites, and one more for what equals others."""
 _ENOUGH = 3
@@ -132,18 +138,19 @@ class Control:
     """Of each test: ask what is compared about another value too."""
 
     def runs(self, random: Random | None = None) -> list[Run]:
-        """The tests as they are, then pairs that complement each other, drawn anew for each program.
+        """The tests as they are, then pairs that complement each other, drawn anew each time.
 
-        All pairs have the same other literals: a third would show which of two is the one that was meant.
+        What one run shows, no later one may learn but the other of its pair: of two literals nothing says which was
+        meant, of three the one that stands in two pairs was.
         """
         random, sure = random or SystemRandom(), sum(site.literal and site.certain for site in self.sites)
         plain = list[list[_Edit]]([] for _ in self.texts)
         for site in filter(lambda site: site.change, self.sites):
             plain[site.test] += site.framed("assert (", f'), "{TAG} {site.test + 1}"')
         runs = [Run("", tuple(map(_edited, self.texts, plain)))]
-        seeds = [random.getrandbits(64) for _ in self.sites]
         for _ in range(-(-_ENOUGH // sure) if sure else 1):
             coins = [random.random() < 0.5 for _ in self.sites]
+            seeds = [random.getrandbits(64) for _ in self.sites]
             runs += [self._run(coins, seeds), self._run([not coin for coin in coins], seeds)]
         return runs
 
@@ -238,6 +245,18 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
         self._depth -= 1
 
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        """Has all parts of a conjunction evaluated, as they are where it holds, also when one is made false."""
+        self._depth += 1
+        if isinstance(node.op, ast.And):
+            (start, end), *parts = map(self._span, (node, *node.values))
+            self.comparisons.append((start, parts[0][0], self._depth, f"{_ALL}(("))
+            for (_, before), (after, _) in itertools.pairwise(parts):
+                self.comparisons.append((before, after, 0, "), ("))
+            self.comparisons.append((parts[-1][1], end, -self._depth, "))"))
+        self.generic_visit(node)
+        self._depth -= 1
+
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         """Leaves it as it is: before Python 3.12 what stands in it has no place."""
 
@@ -247,8 +266,9 @@ class _Reader(ast.NodeVisitor):
 
     def _literals(self, condition: ast.expr) -> Iterator[_Change]:
         """Changes of a literal whose value the condition hangs on."""
-        while isinstance(condition, ast.BoolOp) and isinstance(condition.op, ast.And):
-            condition = condition.values[-1]  # those before it are evaluated, as they are where it holds
+        if isinstance(condition, ast.BoolOp) and isinstance(condition.op, ast.And):
+            for part in reversed(condition.values):
+                yield from self._literals(part)
         for node, other in expected(condition):
             try:
                 value = ast.literal_eval(node)
