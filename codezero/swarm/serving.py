@@ -137,7 +137,7 @@ class BodyRelay:
         """By author and digest, the oldest first: who names another's digest does not stand in its way."""
         self._looks = Newest[str, tuple[float, "asyncio.Task[None]"]](LOOKED_AT)
         """The last one at each author, and when it began."""
-        self.network_by_peer, self._listed = dict[str, str](), 0.0
+        self.network_by_peer, self._listed = dict[str, str](), -LOOK_SECONDS
         """Of the addresses of who was connected when they were listed."""
 
     async def answer(self, peer: str, request: bytes) -> bytes:
@@ -160,8 +160,8 @@ class BodyRelay:
 
     async def list_connected(self) -> None:
         """Once in LOOK_SECONDS."""
-        if time.monotonic() - self._listed >= LOOK_SECONDS:
-            self._listed = time.monotonic()
+        if (now := asyncio.get_running_loop().time()) - self._listed >= LOOK_SECONDS:
+            self._listed = now
             with contextlib.suppress(UnreachableError):
                 connected = await self._transport.connected()
                 self.network_by_peer = {peer: network_of(address) for peer, address in connected.items()}
