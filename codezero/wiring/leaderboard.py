@@ -17,13 +17,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from codezero.chain.provider import LogSpan
 from codezero.config import ChainConfig
 from codezero.monitor.metrics_file import MAX_WHOLE
 from codezero.monitor.run_types import MAX_PEERS as MAX_SHOWN
 from codezero.monitor.run_types import BoardLine, Leaderboard, PeerPoints
 from codezero.monitor.text import clean, readable_name
 from codezero.system.files import read_json, write_atomic
-from codezero.wiring.chain import read_only
+from codezero.wiring.chain import SPAN, read_only
 
 MAX_PEERS = 20_000
 NAMES = ("PeerRegistered", "RewardSubmitted", "WinnerSubmitted", "RoundAdvanced")
@@ -54,7 +55,7 @@ def read_board(config: ChainConfig, folder: Path, progress: Callable[[float], No
         with contextlib.suppress(OSError, ValueError):  # without a file that can be used all is read again
             known = read_json(path, PointsBoard, 16 << 20)
             board = known if (known.chain_id, known.contract) == (chain_id, contract) else board
-        first = board.cursor
+        first, coordinator.client.log_span = max(board.cursor, coordinator.client.since), LogSpan(folder / SPAN)
         try:
             for page in coordinator.history(board.cursor, NAMES):
                 for event in page.events:
