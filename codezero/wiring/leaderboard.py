@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from codezero.chain.provider import LogSpan
 from codezero.config import ChainConfig
 from codezero.monitor.metrics_file import MAX_WHOLE
 from codezero.monitor.run_types import MAX_PEERS as MAX_SHOWN
@@ -46,6 +45,8 @@ def read_board(config: ChainConfig, folder: Path, progress: Callable[[float], No
 
     Raises ConfigError and ChainError; what was read until then is remembered.
     """
+    from codezero.chain.provider import LogSpan
+
     with contextlib.ExitStack() as stack:
         coordinator = read_only(config, stack)
         chain_id, contract = coordinator.client.chain_id, coordinator.contract
