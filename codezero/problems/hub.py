@@ -20,13 +20,11 @@ from codezero.config.learning import is_own_rows
 from codezero.errors import ProblemError
 from codezero.plugins import blamed, load_object
 from codezero.problems.rows import MAX_ROW, MAX_ROWS
-from codezero.system.lines import json_lines
+from codezero.system.lines import data_files, json_lines
 
 Row = bytes | Mapping[str, object]
 PROBE_SECONDS = 3.0
 """Within which the hub has to answer anything at all; its library would wait for minutes."""
-SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
-"""Of files in a directory; one that is named itself may have any name."""
 
 
 class HubSet(NamedTuple):
@@ -118,9 +116,7 @@ def _returned(function: Callable[[], Iterable[object]], name: str, start: int) -
 
 def _local_files(path: Path) -> list[str]:
     """A file, or those below a directory; where some are named for a split, the training ones."""
-    files = [path] if path.is_file() else [file for file in sorted(path.rglob("*")) if file.name.endswith(SUFFIXES)]
-    if not files:
-        raise ProblemError(f"{path} is neither a file nor a directory with {', '.join(SUFFIXES)}")
+    files = data_files(path)
     return [str(path) for path in files if path.name.startswith("train")] or [str(path) for path in files]
 
 
