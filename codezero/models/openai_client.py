@@ -7,6 +7,7 @@ Retries and status errors are openai's; connections, headers and sizes are ours.
 import asyncio
 import logging
 import os
+import ssl
 from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ import msgspec
 import openai
 
 from codezero.errors import ConfigError, EndpointError, translated
+from codezero.system.outward import first_cause, is_loopback, proxy_for, trusted, why
 from codezero.system.signals import Backoff
 
 logger = logging.getLogger(__name__)
@@ -29,7 +31,6 @@ RETRIES = 2
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Seconds without requests after a server gave no answer; doubled by each further failure."""
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _SENT_HEADERS = ("Host", "Content-Length", "Transfer-Encoding")
 Answer = TypeVar("Answer")
 Schema = TypeVar("Schema", bound=msgspec.Struct)
@@ -104,7 +105,7 @@ class EndpointClient(Generic[Answer]):
         self._too_late = EndpointError(f"did not answer in {seconds:g} s; start it, or raise {section}.seconds")
         self._backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self._slots = asyncio.Semaphore(requests)
-        transport = _BoundedTransport(_headers(self.url, role), httpx2.Limits(max_connections=requests))
+        transport = _BoundedTransport(self.url, _headers(self.url, role), requests, self._unreachable)
         self._openai = openai.AsyncOpenAI(
             api_key="unused",  # else openai takes one from OPENAI_API_KEY; the transport adds the key of this server
             base_url=self.url,
@@ -183,14 +184,17 @@ class EndpointClient(Generic[Answer]):
             except openai.APIStatusError as error:
                 failure = self._explain(error.status_code)  # its text is the server's
             except openai.APIConnectionError as error:
-                reason = type(error.__cause__).__name__
-                failure = UnavailableEndpoint(f"cannot be reached ({reason}); start it, or correct {self._section}.url")
+                failure = self._unreachable(error)
             except EndpointError as error:
                 failure = error
             answered = any(not isinstance(answer, EndpointError) for answer in answers.values())
             answers[request] = failure
             if isinstance(failure, UnusableEndpoint) and not request.optional and not answered:
                 raise failure
+
+    def _unreachable(self, error: Exception) -> EndpointError:
+        reason = why(error, self.url, "start it")
+        return UnavailableEndpoint(f"cannot be reached: {reason}, or correct {self._section}.url")
 
     def _explain(self, status: int) -> EndpointError:
         kind, text = next((kind, text) for statuses, kind, text in _STATUSES if status in statuses)
@@ -201,14 +205,24 @@ class _BoundedTransport(httpx2.AsyncHTTPTransport):
     """Sends only the headers that it is given. Of a response it takes the status and the body of a 200: no cookie,
     redirect or content encoding gets through."""
 
-    def __init__(self, headers: Mapping[str, str], limits: httpx2.Limits) -> None:
-        super().__init__(limits=limits, trust_env=False)
+    def __init__(
+        self, url: str, headers: Mapping[str, str], requests: int, explain: Callable[[Exception], EndpointError]
+    ) -> None:
+        limits = httpx2.Limits(max_connections=requests)
+        super().__init__(limits=limits, trust_env=False, proxy=proxy_for(url), verify=trusted())
+        self._explain = explain
         self._headers = headers
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         kept = {name: request.headers[name] for name in _SENT_HEADERS if name in request.headers}
         request.headers = httpx2.Headers({**kept, **self._headers})
-        response = await super().handle_async_request(request)
+        try:
+            response = await super().handle_async_request(request)
+        except httpx2.ConnectError as error:
+            if not isinstance(first_cause(error), ssl.SSLCertVerificationError):
+                raise  # and openai tries again
+            await self.aclose()  # httpcore keeps the place of a tunnel in which TLS failed
+            raise self._explain(error) from error
         body = bytearray()
         try:
             async with aclosing(response.aiter_raw()) as chunks:
@@ -247,6 +261,6 @@ def _headers(address: str, role: str) -> dict[str, str]:
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise ConfigError(f"{_key_variable(role)} holds characters that no key has; set it again")
     url = httpx2.URL(address)
-    if url.scheme == "http" and url.host not in _LOOPBACK:
+    if url.scheme == "http" and not is_loopback(address):
         logger.warning("the key for the %s goes unencrypted to %s; use https", role, url.host)
     return headers | {"Authorization": f"Bearer {key}"}

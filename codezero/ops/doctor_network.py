@@ -26,6 +26,7 @@ from codezero.ops.findings import Finding, fail, ok, unknown, warn
 from codezero.problems.hub import SETS
 from codezero.swarm.messages import network_settings
 from codezero.swarm.network_status import NetworkStatus, own_addresses
+from codezero.system.outward import proxy_for, trusted
 from codezero.wiring.chain import open_client
 
 DIAL_SECONDS, REQUEST_SECONDS, CHAIN_SECONDS, JUDGE_SECONDS = 4.0, 6.0, 8.0, 10.0
@@ -54,7 +55,11 @@ def page_port(config: NodeConfig) -> Finding:
 def _answer_of(url: str) -> bytes | None:
     """The beginning of what is answered, with whatever status; None: nobody answers."""
     try:
-        with urllib.request.urlopen(url, timeout=REQUEST_SECONDS) as response:
+        proxy = proxy_for(url)
+        proxies = {"http": proxy, "https": proxy} if proxy else {}
+        secure = urllib.request.HTTPSHandler(context=trusted())
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies), secure)
+        with opener.open(url, timeout=REQUEST_SECONDS) as response:
             return response.read(MAX_RESPONSE)
     except urllib.error.HTTPError as error:
         return error.read(MAX_RESPONSE)

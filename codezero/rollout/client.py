@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from codezero.errors import EndpointError, RolloutError
 from codezero.models.generation import Drawn
 from codezero.rollout.wire import GenerateRequest, Sampling, parse_answer, requests
+from codezero.system.outward import proxy_for, trusted
 from codezero.system.signals import Backoff
 from codezero.types import Metrics
 from codezero.weights.versions import PolicyVersion
@@ -151,7 +152,8 @@ class RolloutServers:
 
     async def _open(self) -> aiohttp.ClientSession:
         self._tasks: set[asyncio.Task[Any]] = {asyncio.create_task(self._keep_up(each)) for each in self._servers}
-        options: dict[str, Any] = {"connector": aiohttp.TCPConnector(limit=0), "cookie_jar": aiohttp.DummyCookieJar()}
+        connector = aiohttp.TCPConnector(limit=0, ssl=trusted())
+        options: dict[str, Any] = {"connector": connector, "cookie_jar": aiohttp.DummyCookieJar()}
         return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False, **options)
 
     async def _end(self) -> None:
@@ -249,7 +251,8 @@ class RolloutServers:
         headers |= {"Authorization": f"Bearer {server.token}"} if server.token else {}
         method, url = "GET" if route == "weight_info" else "POST", f"{server.address}/{route}"
         data = msgspec.json.encode(body or {})
-        async with self._session.request(method, url, data=data, headers=headers, allow_redirects=False) as response:
+        way: Any = {"headers": headers, "proxy": proxy_for(url), "allow_redirects": False}
+        async with self._session.request(method, url, data=data, **way) as response:
             answer = await read_answer(response, limit)
         if response.status != 200:
             reason = (answer[:200].decode(errors="replace").splitlines() or [""])[0]

@@ -1,0 +1,68 @@
+"""What our HTTP clients take from the environment: a proxy for what is not on this machine, certificate authorities."""
+
+import contextlib
+import ipaddress
+import os
+import re
+import ssl
+from functools import cache
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from codezero.errors import ConfigError, translated
+
+AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+
+def is_loopback(url: str) -> bool:
+    """Of this machine, by a name or number that no name server decides."""
+    with contextlib.suppress(ValueError):
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    return False
+
+
+def proxy_for(url: str) -> str | None:
+    """HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, unless NO_PROXY has the host; one of SOCKS is not spoken to."""
+    with contextlib.suppress(ValueError):  # of an address that whoever asks it refuses
+        parts, proxies = urlsplit(url), getproxies()
+        proxy = proxies.get(parts.scheme) or proxies.get("all") or ""
+        proxy = proxy if "://" in proxy or not proxy else f"http://{proxy}"
+        if urlsplit(proxy).scheme in ("http", "https") and not is_loopback(url):
+            return None if proxy_bypass(parts.netloc.rpartition("@")[2]) else proxy
+    return None
+
+
+def trusted() -> ssl.SSLContext:
+    """For a client's side of TLS. Raises ConfigError that names the variable."""
+    return _trusted(tuple((name, place) for name in AUTHORITIES if (place := os.environ.get(name))))
+
+
+@cache
+def _trusted(places: tuple[tuple[str, str], ...]) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    for name, place in places:
+        with translated(ConfigError, f"{name}={place} has no certificates that can be read", OSError):
+            context.load_verify_locations(**{"capath" if os.path.isdir(place) else "cafile": place})
+    return context
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """The system's error that a client's comes from, else the client's."""
+    causes = [error]
+    while inner := causes[-1].__cause__ or causes[-1].__context__:
+        causes.append(inner)
+    return next((cause for cause in reversed(causes) if isinstance(cause, OSError)), error)
+
+
+def why(error: BaseException, url: str, mend: str = "") -> str:
+    """Why a request to `url` failed, in a few words without an address, and what mends it: `mend` for the server."""
+    first = first_cause(error)
+    if isinstance(first, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {first.verify_message}; name the authority's file in SSL_CERT_FILE"
+    number = 0 if isinstance(first, ssl.SSLError) else getattr(first, "errno", None) or 0
+    text = os.strerror(number) if number > 0 else getattr(first, "strerror", None) or str(first) or type(first).__name__
+    words, proxy = re.sub(r"\S+://\S+|[^ -~]", "", text)[:200], urlsplit(proxy_for(url) or "")
+    if proxy.hostname:
+        return f"{words}, through the proxy {proxy.hostname}:{proxy.port}; see HTTPS_PROXY and NO_PROXY"
+    return f"{words}{'' if is_loopback(url) else ', without a proxy'}{mend and f'; {mend}'}"
