@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from codezero.chain.errors import ChainUnreachableError
-from codezero.errors import ConfigError
-from codezero.system.outward import is_loopback, proxy_for, trusted, why
+from codezero.system.outward import proxy_for, trusted, why
 
 MAX_ANSWER = 8 << 20
 """Bytes of one answer. The largest honest one is a page of events."""
@@ -63,24 +62,6 @@ def post(
         raise ChainUnreachableError(f"{where} did not answer in time") from error
     except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: this process ends
         raise ChainUnreachableError(f"{where} cannot be reached: {why(error, url)}") from error
-
-
-def check_url(url: str, name: str, *, plain_http: bool = False) -> str:
-    """`url` if it may be asked; `name` is the setting that holds it. Raises ConfigError, without repeating the URL.
-
-    Plain http goes to this machine only, unless `plain_http`: between machines anyone could read and change it.
-    """
-    try:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or not url.isprintable():
-            raise ValueError
-    except ValueError:  # its text may hold the URL
-        raise ConfigError(f"{name} holds no http or https address; give one like http://127.0.0.1:8545") from None
-    if parts.username is not None or parts.password is not None:
-        raise ConfigError(f"{name} must hold no password; it would end up in logs")
-    if parts.scheme == "http" and not plain_http and not is_loopback(url):
-        raise ConfigError(f"{name}: {parts.hostname} is another machine; use https, or allow plain http to it")
-    return url
 
 
 def shown(url: str) -> str:

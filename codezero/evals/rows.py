@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from codezero.errors import ProblemError, translated
-from codezero.system.lines import BadRows, data_files, decode_row, json_lines, refuse
+from codezero.system.lines import BadRows, decode_row, json_lines, refuse
 
 MAX_ROW = 64 << 20
 """Bytes of a line, and of a row of Parquet. LiveCodeBench's longest, tests packed, are some tens of megabytes."""
@@ -24,11 +24,6 @@ MAX_GROUP = 4 << 30
 """Bytes that a row group of Parquet may say it unpacks to; rows are unpacked as they are read."""
 
 Row = dict[str, object]
-
-
-def find_files(given: Sequence[Path]) -> list[Path]:
-    """The files themselves, and of folders those with rows in them. Raises ProblemError when there is none."""
-    return [file for path in given for file in data_files(path)]
 
 
 def digest_files(files: Sequence[Path]) -> str:

@@ -11,7 +11,6 @@ import ssl
 from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from threading import Thread
 from typing import Generic, TypeVar
 
 import httpx2
@@ -19,7 +18,7 @@ import msgspec
 import openai
 
 from codezero.errors import ConfigError, EndpointError, translated
-from codezero.system.outward import first_cause, is_loopback, proxy_for, trusted, why
+from codezero.system.outward import LoopThread, check_url, first_cause, is_loopback, proxy_for, trusted, why
 from codezero.system.signals import Backoff
 
 logger = logging.getLogger(__name__)
@@ -113,7 +112,7 @@ class EndpointClient(Generic[Answer]):
             timeout=None,
             http_client=httpx2.AsyncClient(transport=transport, trust_env=False),
         )
-        self._thread: Thread | None = None
+        self._thread: LoopThread | None = None
 
     @property
     def pause(self) -> float:
@@ -129,15 +128,8 @@ class EndpointClient(Generic[Answer]):
             return dict.fromkeys(requests, UnusableEndpoint(f"{self.failure}; next try in {self.pause:.0f} s"))
         if not requests:
             return {}
-        if self._thread is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = Thread(target=self._loop.run_forever, name=f"{self._role} endpoint", daemon=True)
-            self._thread.start()
-        sending = asyncio.run_coroutine_threadsafe(self._send_all(requests, seconds or self._seconds), self._loop)
-        try:
-            answers = sending.result()
-        finally:
-            sending.cancel()
+        self._thread = self._thread or LoopThread(f"{self._role} endpoint")
+        answers = self._thread.run(self._send_all(requests, seconds or self._seconds))
         failures = [answer for answer in answers.values() if isinstance(answer, EndpointError)]
         if len(failures) < len(answers) or any(isinstance(failure, RejectedRequest) for failure in failures):
             self.failure = None
@@ -149,20 +141,10 @@ class EndpointClient(Generic[Answer]):
 
     def close(self) -> None:
         """Drop what is under way and end the thread. May be called twice."""
-        if self._thread is None:
-            return
-        asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-        self._thread = None
-
-    async def _cancel_all(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await self._openai.close()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.run(self._openai.close())
+            thread.close()
 
     async def _send_all(self, requests: Collection[EndpointRequest[Answer]], seconds: float) -> Answers[Answer]:
         """Without those that were not answered in time."""
@@ -243,14 +225,10 @@ def _key_variable(role: str) -> str:
 
 def _checked_url(address: str, role: str, section: str) -> str:
     """The base address without a slash or /v1 at its end."""
-    fault = f"{section}.url is no address; give one like http://127.0.0.1:8000"
-    with translated(ConfigError, fault, httpx2.InvalidURL, reason=False):
-        url = httpx2.URL(address)
-    if url.userinfo:
-        raise ConfigError(f"{section}.url must hold no password; put a key into {_key_variable(role)}")
-    if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535 or url.query or url.fragment:
-        raise ConfigError(f"{section}.url must be an http or https address like http://127.0.0.1:8000")
-    return str(url).rstrip("/").removesuffix("/v1").rstrip("/")
+    url = check_url(address, f"{section}.url", plain_http=True, mend=f"put a key into {_key_variable(role)}")
+    if "?" in url or "#" in url:
+        raise ConfigError(f"{section}.url must be a bare address like http://127.0.0.1:8000")
+    return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 def _headers(address: str, role: str) -> dict[str, str]:

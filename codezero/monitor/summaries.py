@@ -130,12 +130,10 @@ class PlainView:
 
     def close(self) -> None:
         """Show what was held back."""
-        if self._held is not None:
-            self._shown = self._held.iteration, self._held.exam_now is not None
-            if not self._shown[1]:
-                self._written = time.monotonic()
-            self._write(plain_line(self._held))
-            self._held = None
+        if held := self._held:
+            self._held, self._shown = None, (held.iteration, held.exam_now is not None)
+            self._written = self._written if self._shown[1] else time.monotonic()
+            self._write(plain_line(held))
 
 
 def rehearsal(stand_ins: str, facts: Mapping[str, str]) -> str:

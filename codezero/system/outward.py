@@ -1,17 +1,66 @@
-"""What our HTTP clients take from the environment: a proxy for what is not on this machine, certificate authorities."""
+"""What our HTTP clients share: a thread, checked addresses, the environment's proxy and authorities, and reasons."""
 
+import asyncio
 import contextlib
 import ipaddress
 import os
 import re
 import ssl
+import threading
+from collections.abc import Coroutine
 from functools import cache
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from codezero.errors import ConfigError, translated
 
+T = TypeVar("T")
 AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+
+class LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self, name: str) -> None:
+        self._loop, self._closing = asyncio.new_event_loop(), asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._closing.wait())
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """To be called from other threads; what interrupts them cancels the work."""
+        running = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return running.result()
+        finally:
+            running.cancel()
+
+    def close(self) -> None:
+        """What still runs is cancelled."""
+        self._loop.call_soon_threadsafe(self._closing.set)
+        self._thread.join()
+
+
+def check_url(url: str, name: str, *, plain_http: bool = False, mend: str = "it would end up in logs") -> str:
+    """`url` if it may be asked; `name` is the setting that holds it. Raises ConfigError, without repeating the URL.
+
+    Plain http goes to this machine only, unless `plain_http`: between machines anyone could read and change it.
+    """
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or not url.isprintable():
+            raise ValueError
+    except ValueError:  # its text may hold the URL
+        raise ConfigError(f"{name} holds no http or https address; give one like http://127.0.0.1:8545") from None
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError(f"{name} must hold no password; {mend}")
+    if parts.scheme == "http" and not plain_http and not is_loopback(url):
+        raise ConfigError(f"{name}: {parts.hostname} is another machine; use https, or allow plain http to it")
+    return url
 
 
 def is_loopback(url: str) -> bool:

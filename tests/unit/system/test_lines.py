@@ -14,11 +14,11 @@ from codezero.commands.evaluate import read_groups
 from codezero.config.judging import EvaluatorConfig
 from codezero.config.learning import DataConfig, source_weights
 from codezero.errors import ProblemError
-from codezero.evals.rows import find_files, read_rows
+from codezero.evals.rows import read_rows
 from codezero.problems.hub import open_rows
 from codezero.problems.rows import read_row
 from codezero.system import lines
-from codezero.system.lines import BYTE_ORDER_MARK
+from codezero.system.lines import BYTE_ORDER_MARK, data_files
 
 ROWS = [mbpp(number) for number in range(5)]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
@@ -52,7 +52,7 @@ def training(path: Path) -> list[object]:
 
 
 def exam(path: Path) -> list[object]:
-    return [row for _, row in read_rows(find_files([path]), list(ROWS[0]))]
+    return [row for _, row in read_rows(data_files(path), list(ROWS[0]))]
 
 
 READERS: list[Callable[[Path], list[object]]] = [training, exam]
