@@ -20,11 +20,9 @@ from codezero.models import VARIABLE, cpu_only
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 TOLERANCE = {torch.float32: 1e-2, torch.bfloat16: 0.1, torch.float16: 0.05}
 """Largest error of the tiny kernel, relative to its largest number; cards may compute float32 in fewer bits."""
-LIMITS = (
-    ("memory.max", "memory.current", "inactive_file"),
-    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-)
-"""Files of a control group, and the counter in memory.stat that the kernel would give back: versions 2 and 1."""
+VERSION_2 = "memory.max", "memory.current", "inactive_file"
+VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+"""Files of a control group, and the counter in memory.stat that the kernel would give back."""
 M_MMAP_THRESHOLD, LARGE_BLOCK = -3, 4 << 20
 """From glibc's malloc.h; bytes."""
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory")
@@ -170,7 +168,7 @@ def _limits(root: Path) -> Iterator[tuple[int, int]]:
                 if not controllers or "memory" in controllers.split(","):
                     own = Path(f"{top / 'memory' if controllers else top}{path}")
                     places |= {own, *own.parents}
-    for place, (limit, used, cached) in itertools.product(places, LIMITS):
+    for place, (limit, used, cached) in itertools.product(places, (VERSION_1, VERSION_2)):
         with contextlib.suppress(OSError, ValueError):  # ValueError: "max", which is none
             counters = dict(line.split() for line in (place / "memory.stat").read_text().splitlines())
             use = int((place / used).read_text()) - int(counters.get(cached, 0))

@@ -21,6 +21,7 @@ from codezero.errors import ProblemError
 from codezero.plugins import blamed, load_object
 from codezero.problems.rows import MAX_ROW, MAX_ROWS
 from codezero.system.lines import data_files, json_lines
+from codezero.system.outward import answer_of
 
 Row = bytes | Mapping[str, object]
 PROBE_SECONDS = 3.0
@@ -132,7 +133,7 @@ def _hub_files(place: HubSet) -> list[str]:
             return [str(path) for path in cached]
     if constants.HF_HUB_OFFLINE:
         raise OSError("HF_HUB_OFFLINE is set, and it is not in the cache")
-    if not _answers(constants.ENDPOINT):
+    if answer_of(constants.ENDPOINT, PROBE_SECONDS) is None:
         raise OSError(f"{constants.ENDPOINT} does not answer, and it is not in the cache")
     if small:
         files = [str(path) for path in sorted(Path(fetch(repo_type="dataset")).glob(pattern))]
@@ -148,16 +149,6 @@ def _parquet(file: str, start: int) -> Iterator[Row]:
 
     datasets.disable_progress_bars()
     yield from datasets.load_dataset("parquet", data_files={"train": [file]}, split="train", streaming=True).skip(start)
-
-
-def _answers(endpoint: str) -> bool:
-    """Does it answer anything at all, be it a refusal? Proxies are those of the environment."""
-    import httpx2
-
-    try:
-        return httpx2.head(endpoint, timeout=PROBE_SECONDS).status_code < 500
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):
-        return False
 
 
 @contextlib.contextmanager

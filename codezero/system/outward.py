@@ -2,21 +2,25 @@
 
 import asyncio
 import contextlib
+import http.client
 import ipaddress
 import os
 import re
 import ssl
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Coroutine
 from functools import cache
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from codezero.errors import ConfigError, translated
 
 T = TypeVar("T")
 AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+MAX_BEGINNING = 1 << 16
+"""Bytes."""
 
 
 class LoopThread:
@@ -74,11 +78,11 @@ def is_loopback(url: str) -> bool:
 def proxy_for(url: str) -> str | None:
     """HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, unless NO_PROXY has the host; one of SOCKS is not spoken to."""
     with contextlib.suppress(ValueError):  # of an address that whoever asks it refuses
-        parts, proxies = urlsplit(url), getproxies()
+        parts, proxies = urlsplit(url), urllib.request.getproxies()
         proxy = proxies.get(parts.scheme) or proxies.get("all") or ""
         proxy = proxy if "://" in proxy or not proxy else f"http://{proxy}"
         if urlsplit(proxy).scheme in ("http", "https") and not is_loopback(url):
-            return None if proxy_bypass(parts.netloc.rpartition("@")[2]) else proxy
+            return None if urllib.request.proxy_bypass(parts.netloc.rpartition("@")[2]) else proxy
     return None
 
 
@@ -94,6 +98,20 @@ def _trusted(places: tuple[tuple[str, str], ...]) -> ssl.SSLContext:
         with translated(ConfigError, f"{name}={place} has no certificates that can be read", OSError):
             context.load_verify_locations(**{"capath" if os.path.isdir(place) else "cafile": place})
     return context
+
+
+def answer_of(url: str, seconds: float) -> bytes | None:
+    """The beginning of what is answered to a GET, with whatever status; None: nobody answers."""
+    proxy = proxy_for(url)
+    try:
+        secure = urllib.request.HTTPSHandler(context=trusted())
+        proxies = urllib.request.ProxyHandler({"http": proxy, "https": proxy} if proxy else {})
+        with urllib.request.build_opener(proxies, secure).open(url, timeout=seconds) as response:
+            return response.read(MAX_BEGINNING)
+    except urllib.error.HTTPError as error:
+        return error.read(MAX_BEGINNING)
+    except (OSError, ValueError, http.client.HTTPException):
+        return None
 
 
 def first_cause(error: BaseException) -> BaseException:

@@ -136,7 +136,7 @@ def test_half_precision_where_the_card_computes_in_it(
 
 def groups(root: Path, own: str, files: dict[str, tuple[object, int, int]], version: int = 2) -> Path:
     """A tree with /proc/self/cgroup, and control groups by their folder: limit, use, and what of it is cached."""
-    limit, use, cached = device_module.LIMITS[2 - version]
+    limit, use, cached = (device_module.VERSION_1, device_module.VERSION_2)[version - 1]
     (root / "proc/self").mkdir(parents=True)
     (root / "proc/self/cgroup").write_text(own)
     for place, (most, used, back) in files.items():

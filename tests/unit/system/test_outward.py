@@ -21,9 +21,8 @@ from cryptography.x509.oid import NameOID
 from codezero.chain.bounded_http import post
 from codezero.errors import CodeZeroError, ConfigError
 from codezero.models.openai_client import EndpointClient, EndpointRequest
-from codezero.ops.doctor_network import _answer_of
 from codezero.rollout.client import RolloutServer, RolloutServers
-from codezero.system.outward import AUTHORITIES, proxy_for, why
+from codezero.system.outward import AUTHORITIES, answer_of, proxy_for, why
 from codezero.weights.transfer import HttpSource
 
 HOST = "far.corp.example"
@@ -116,7 +115,7 @@ def judge(url: str) -> bytes:
 
 
 def doctor(url: str) -> bytes:
-    if (answer := _answer_of(url)) is None:
+    if (answer := answer_of(url, 20.0)) is None:
         raise CodeZeroError("SSL_CERT_FILE, without a proxy, nowhere.pem")
     return answer
 
