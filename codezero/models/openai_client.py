@@ -104,7 +104,7 @@ class EndpointClient(Generic[Answer]):
         self._too_late = EndpointError(f"did not answer in {seconds:g} s; start it, or raise {section}.seconds")
         self._backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self._slots = asyncio.Semaphore(requests)
-        transport = _BoundedTransport(self.url, _headers(self.url, role), requests, self._unreachable)
+        transport = _BoundedTransport(self.url, _headers(self.url, role), requests)
         self._openai = openai.AsyncOpenAI(
             api_key="unused",  # else openai takes one from OPENAI_API_KEY; the transport adds the key of this server
             base_url=self.url,
@@ -165,18 +165,15 @@ class EndpointClient(Generic[Answer]):
                 return
             except openai.APIStatusError as error:
                 failure = self._explain(error.status_code)  # its text is the server's
-            except openai.APIConnectionError as error:
-                failure = self._unreachable(error)
+            except (openai.APIConnectionError, UnavailableEndpoint) as error:
+                reason = why(error, self.url, "start it")
+                failure = UnavailableEndpoint(f"cannot be reached: {reason}, or correct {self._section}.url")
             except EndpointError as error:
                 failure = error
             answered = any(not isinstance(answer, EndpointError) for answer in answers.values())
             answers[request] = failure
             if isinstance(failure, UnusableEndpoint) and not request.optional and not answered:
                 raise failure
-
-    def _unreachable(self, error: Exception) -> EndpointError:
-        reason = why(error, self.url, "start it")
-        return UnavailableEndpoint(f"cannot be reached: {reason}, or correct {self._section}.url")
 
     def _explain(self, status: int) -> EndpointError:
         kind, text = next((kind, text) for statuses, kind, text in _STATUSES if status in statuses)
@@ -187,12 +184,9 @@ class _BoundedTransport(httpx2.AsyncHTTPTransport):
     """Sends only the headers that it is given. Of a response it takes the status and the body of a 200: no cookie,
     redirect or content encoding gets through."""
 
-    def __init__(
-        self, url: str, headers: Mapping[str, str], requests: int, explain: Callable[[Exception], EndpointError]
-    ) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], requests: int) -> None:
         limits = httpx2.Limits(max_connections=requests)
         super().__init__(limits=limits, trust_env=False, proxy=proxy_for(url), verify=trusted())
-        self._explain = explain
         self._headers = headers
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -204,7 +198,7 @@ class _BoundedTransport(httpx2.AsyncHTTPTransport):
             if not isinstance(first_cause(error), ssl.SSLCertVerificationError):
                 raise  # and openai tries again
             await self.aclose()  # httpcore keeps the place of a tunnel in which TLS failed
-            raise self._explain(error) from error
+            raise UnavailableEndpoint from error
         body = bytearray()
         try:
             async with aclosing(response.aiter_raw()) as chunks:
