@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from codezero.code.assertions import MbppRow, parse_tests
 from codezero.errors import ProblemError
-from codezero.sandbox.base import MAX_BYTES, MAX_CASES
+from codezero.sandbox.base import MAX_BYTES
 from codezero.system.lines import decode_row
 from codezero.types import Problem, Source, Standing, Worked, problem_id
 
@@ -27,6 +27,7 @@ RATINGS = (1000, 1300, 1700, 2200)
 """Ratings of Codeforces at which levels 2 to 5 begin."""
 MAX_ROW = 32 << 20
 """Bytes of one line. A row of CodeContests has every solution that was handed in, and cases of megabytes."""
+MAX_CASES = 64
 MAX_CASES_TEXT = 64 * 1024
 """Characters of all tests of one problem, of which there are at most MAX_CASES: what a peer can be sent."""
 MAX_ROWS = 20_000

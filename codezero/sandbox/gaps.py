@@ -5,9 +5,9 @@ order of insertion; lazy values are lists; `round` to decimals rounds ties of th
 reference in front of a word character (`\\1_`), an empty match behind another, and `$` in front of a last newline;
 `hasattr` knows no methods; a few functions of `math` differ in the last digit; some methods of classes are never
 called. What is lazy is computed to its end, so an exception or a limit may come from elements that CPython never
-reaches. Code that catches exceptions catches what Monty raises of its own too. Not found here: a set or a generator
-expression handed to a function of the code's own by a longer way, `repr` of some floats above 1e15, a NaN that equals
-itself in a list, and a width for `None` in a format.
+reaches. Code that catches exceptions catches what Monty raises of its own too. A NaN in a list equals itself, and a
+method never does. Not found here: a set or a generator expression handed to a function of the code's own by a longer
+way, `repr` of some floats above 1e15, and a width for `None` in a format.
 """
 
 import ast
@@ -107,6 +107,12 @@ def _gaps(nodes: list[ast.AST], parents: _Parents, own: set[str]) -> Iterator[st
                 yield "getattr is not as in CPython"
             case ast.Attribute(attr=name) | ast.alias(name=name) if name in _LAST_DIGIT:
                 yield f"{name} differs in its last digit"
+            case ast.Attribute(attr="nan") | ast.alias(name="nan"):
+                yield "a NaN in a list equals itself"
+            case ast.Constant(value=str(text)) if text.strip(" +-").lower() == "nan":
+                yield "a NaN in a list equals itself"
+            case ast.Attribute(attr=name, ctx=ast.Load()) if name in own and called(parents[node]) != dotted(node):
+                yield f"the method {name} is a value"
             case _:
                 pass
 
