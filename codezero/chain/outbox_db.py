@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from codezero.errors import ChainError, translated
-from codezero.system.files import Lock, closed_on_failure
+from codezero.system.files import LOCAL, Lock, closed_on_failure
 
 Kind = Literal["reward", "vote", "anchor", "ballot"]
 State = Literal["pending", "sent", "accepted", "refused"]
@@ -105,7 +105,8 @@ class OutboxStore:
         with ExitStack() as stack:
             if not stack.enter_context(closing(Lock(path.with_name(f"{path.name}.lock")))).take():
                 raise ChainError(f"{path} is used by another process; a run folder belongs to one node at a time")
-            with translated(ChainError, f"the outbox {path} cannot be used", sqlite3.Error, mend="move it away"):
+            mend = f"move it away; {LOCAL}"
+            with translated(ChainError, f"the outbox {path} cannot be used", sqlite3.Error, mend=mend):
                 self._connection = stack.enter_context(closing(connect(path)))
                 self._claim(owner or {})
             self.close = stack.pop_all().close

@@ -20,10 +20,11 @@ from web3 import Web3
 from web3.providers.base import JSONBaseProvider
 from web3.types import RPCEndpoint, RPCResponse
 
-from codezero.chain.bounded_http import check_url, post, shown
+from codezero.chain.bounded_http import post, shown
 from codezero.chain.errors import ChainUnreachableError, ContractError, RpcError, WrongChainError, refusal
 from codezero.errors import ChainError, ConfigError, UnreachableError, translated
 from codezero.system.files import UNDECODABLE, read_json, write_atomic
+from codezero.system.http_client import check_url
 from codezero.system.signals import backoff
 
 SECONDS = 10.0

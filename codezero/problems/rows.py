@@ -16,6 +16,7 @@ from msgspec import Meta
 from codezero.code.assertions import MbppRow, parse_tests
 from codezero.errors import ProblemError
 from codezero.sandbox.base import MAX_BYTES
+from codezero.system.lines import decode_row
 from codezero.types import Problem, Source, Standing, Worked, problem_id
 
 PYTHON3 = 3
@@ -176,7 +177,7 @@ def read_row(row: bytes | Mapping[str, object]) -> Worked:
     try:
         if isinstance(row, bytes) and len(row) > MAX_ROW:
             raise ProblemError(f"longer than {MAX_ROW >> 20} MiB")
-        fields = msgspec.json.decode(row, type=dict[str, object]) if isinstance(row, bytes) else row
+        fields = decode_row(row, dict[str, object]) if isinstance(row, bytes) else row
         kind = next((kind for field, kind in _KINDS.items() if field in fields), None)
         if kind is None:
             raise ProblemError("neither a row of MBPP (test_list), CodeContests (public_tests) nor DeepCoder (problem)")

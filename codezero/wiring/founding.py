@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from codezero.chain.bounded_http import is_loopback, shown
+from codezero.chain.bounded_http import shown
 from codezero.chain.contract import MARKET, ContractCoordinator, deploy
 from codezero.chain.devchain_process import ChainEndpoint
 from codezero.chain.errors import ChainUnreachableError
@@ -44,6 +44,7 @@ from codezero.swarm.network_status import outward_address, own_addresses, port_o
 from codezero.swarm.schema import DERIVED
 from codezero.swarm.schema import VERSION as PROTOCOL
 from codezero.system.files import write_new
+from codezero.system.http_client import is_loopback
 from codezero.wiring.chain import chain_access, open_wallet, read_only, with_login
 from codezero.wiring.environment import build_environment
 from codezero.wiring.hardware import source_of

@@ -13,7 +13,6 @@ import pytest
 from builders.anvil import BACKENDS
 from builders.chain import Swarm, found
 
-from codezero.chain.bounded_http import check_url
 from codezero.chain.contract import NOBODY, ContractCoordinator
 from codezero.chain.errors import (
     TEXTS,
@@ -29,6 +28,7 @@ from codezero.chain.rounds import RoundWatch
 from codezero.chain.sender import MAX_GAS, Sender
 from codezero.chain.wallet import KeystoreWallet
 from codezero.errors import ChainError, ConfigError
+from codezero.system.http_client import check_url
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
