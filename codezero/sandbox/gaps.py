@@ -7,8 +7,8 @@ reference in front of a word character (`\\1_`), an empty match behind another, 
 called. What is lazy is computed to its end, so an exception or a limit may come from elements that CPython never
 reaches. Code that catches exceptions catches what Monty raises of its own too. A NaN in a list equals itself, and a
 method never does. Not found here: a set or a generator expression handed to a function of the code's own by a longer
-way, `repr` of some floats above 1e15, and a width for `None` in a format. CPython evaluates annotations where a function
-or class is defined, Monty never: their names have to be builtins, or bound at module level above, and what is
+way, `repr` of some floats above 1e15, and a width for `None` in a format. CPython evaluates annotations where a
+function or class is defined, Monty never: their names have to be builtins, or bound at module level above, and what is
 subscripted a generic type with as many parameters as it takes.
 """
 
