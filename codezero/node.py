@@ -76,7 +76,7 @@ class Node(Iterating):
         reward = mean_reward(scored)
         if reward is not None:
             self.barren = -1
-            self.outbox.add(round_number, reward, best_proposer(scored))
+            self.outbox.add(iteration, round_number, reward, best_proposer(scored))
         row: Metrics = {
             "iteration": iteration,
             "round": round_number,

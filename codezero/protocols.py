@@ -189,8 +189,8 @@ class Coordinator(Protocol):
 
 
 class Outbox(Protocol):
-    def add(self, round_number: int, reward: float, vote: str | None) -> None:
-        """Note points earned in a round and the peer voted for; sending happens elsewhere and never blocks."""
+    def add(self, iteration: int, round_number: int, reward: float, vote: str | None) -> None:
+        """Note an iteration's points and the peer voted for, once; sending happens elsewhere and never blocks."""
 
 
 class Exam(Protocol):

@@ -25,7 +25,7 @@ from codezero.monitor.run_state import History
 from codezero.monitor.text import clean, percent
 from codezero.solver.checkpoint import checkpoints_in, copy_newest
 from codezero.solver.manifest import read_manifest
-from codezero.system.files import read_json, take_lock, write_atomic
+from codezero.system.files import LOCAL, read_json, take_lock, write_atomic
 
 ORIGIN = "forked_from"
 """In the label of a run that began with another's checkpoint."""
@@ -191,12 +191,13 @@ def _locked(path: Path, choices: Mapping[str, Any]) -> RunFolder:
 
 def _lock(path: Path, choices: Mapping[str, Any]) -> RunFolder | None:
     """None when another process holds it."""
-    with translated(ConfigError, f"run.directory: {path} cannot be written", OSError, mend="choose another"):
+    with translated(ConfigError, f"run.directory: {path} cannot be written and locked", OSError, mend=LOCAL):
         path.mkdir(parents=True, exist_ok=True)
-        lock = (path / ".lock").open("w")
-    if take_lock(lock):
-        return RunFolder(path, lock, choices)
-    lock.close()
+        with contextlib.ExitStack() as unlocked:
+            lock = unlocked.enter_context((path / ".lock").open("a+"))  # which waits for no pipe's other end
+            if take_lock(lock):
+                unlocked.pop_all()
+                return RunFolder(path, lock, choices)
     return None
 
 

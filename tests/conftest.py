@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ HOMES = (str(TESTS.parent), str(TESTS), str(TESTS.parent / "benchmarks"))
 os.environ["PYTHONPATH"] = os.pathsep.join((*HOMES, *filter(None, (os.environ.get("PYTHONPATH"),))))
 os.environ["PYTHONSAFEPATH"] = "1"  # of every process that a test starts
 os.environ["CODEZERO_LOCAL"] = ""  # whose machine this is has settings of their own, for nodes and not for tests
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup has this process and all that it starts ignore
 
 settings.register_profile("codezero", deadline=None)  # machines are busy; a test never asserts a duration
 settings.load_profile("codezero")

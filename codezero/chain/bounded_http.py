@@ -2,17 +2,16 @@
 
 import asyncio
 import atexit
-import contextlib
-import ipaddress
 import threading
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from codezero.chain.errors import ChainUnreachableError
-from codezero.errors import ConfigError
+from codezero.system.http_client import proxy_for, trusted, why
 
 MAX_ANSWER = 8 << 20
 """Bytes of one answer. The largest honest one is a page of events."""
@@ -21,7 +20,7 @@ MAX_HEADER = 8190
 
 @cache
 def _client() -> tuple[asyncio.AbstractEventLoop, aiohttp.ClientSession]:
-    """This process's: no proxy or password from the environment, no cookies, no compression."""
+    """This process's: no password from the environment, no cookies, no compression."""
     loop = asyncio.new_event_loop()
     session = aiohttp.ClientSession(
         headers={"Accept-Encoding": "identity", "Content-Type": "application/json"},
@@ -45,11 +44,12 @@ def post(
     """
     loop, session = _client()
     where = shown(url)
+    way: Any = {"proxy": proxy_for(url), "ssl": trusted(), "headers": headers, "allow_redirects": False}
 
     async def exchange() -> tuple[int, bytes]:
         timeout = aiohttp.ClientTimeout(total=max(seconds, 0.001))
         received = bytearray()
-        async with session.post(url, data=body, headers=headers, timeout=timeout, allow_redirects=False) as response:
+        async with session.post(url, data=body, timeout=timeout, **way) as response:
             async for chunk in response.content.iter_any():
                 received += chunk
                 if len(received) > limit:
@@ -61,33 +61,7 @@ def post(
     except TimeoutError as error:
         raise ChainUnreachableError(f"{where} did not answer in time") from error
     except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: this process ends
-        raise ChainUnreachableError(f"{where} cannot be reached ({type(error).__name__})") from error
-
-
-def check_url(url: str, name: str, *, plain_http: bool = False) -> str:
-    """`url` if it may be asked; `name` is the setting that holds it. Raises ConfigError, without repeating the URL.
-
-    Plain http goes to this machine only, unless `plain_http`: between machines anyone could read and change it.
-    """
-    try:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or not url.isprintable():
-            raise ValueError
-    except ValueError:  # its text may hold the URL
-        raise ConfigError(f"{name} holds no http or https address; give one like http://127.0.0.1:8545") from None
-    if parts.username is not None or parts.password is not None:
-        raise ConfigError(f"{name} must hold no password; it would end up in logs")
-    if parts.scheme == "http" and not plain_http and not is_loopback(url):
-        raise ConfigError(f"{name}: {parts.hostname} is another machine; use https, or allow plain http to it")
-    return url
-
-
-def is_loopback(url: str) -> bool:
-    """Of this machine, by a name or number that no name server decides."""
-    with contextlib.suppress(ValueError):
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    return False
+        raise ChainUnreachableError(f"{where} cannot be reached: {why(error, url)}") from error
 
 
 def shown(url: str) -> str:

@@ -33,10 +33,6 @@ ARTIFACTS, COORDINATOR, MARKET = Path(__file__).parent / "artifacts", "SwarmCoor
 STAGE = 0
 """Rewards are submitted for the first stage: the contract refuses a stage after the current one, even in old rounds."""
 NOBODY = "0x" + 40 * "0"
-FIRST_SPAN, LARGEST_SPAN = 1000, 100_000
-"""Blocks whose events are requested at once at first, and at most; many endpoints refuse much more than the first."""
-GOAL = 500
-"""Events in one answer above which the next range does not grow."""
 MALFORMED = (Web3Exception, DecodingError, OverflowError, ValueError)
 """What web3 raises over return data that is not of the contract's types, and unpacking over too many answers."""
 FILE, MAX_FILE = "contract.json", 4096
@@ -99,7 +95,8 @@ class BoundContract:
     def history(
         self, since: int, names: Sequence[str], filters: Sequence[list[str] | None] = (), until: int | None = None
     ) -> Iterator[EventPage]:
-        """Pages of the events `names` from block `since` to `until` or the newest. An empty page reports progress.
+        """Pages of the events `names` from block `since`, or the contract's, to `until` or the newest. An empty page
+        reports progress.
 
         filters: what each indexed parameter may be, as topics; None: anything. Events that are malformed, or that were
         not requested, are left out. Raises ChainError.
@@ -121,24 +118,23 @@ class BoundContract:
     def _log_pages(self, topics: Any, since: int, until: int | None) -> Iterator[tuple[int, Any, int]]:
         """The last block of a range, the contract's logs in it, and the last block of the scan: `until`, or the newest.
 
-        A range that an endpoint refuses or answers too fully is divided. Raises ChainError.
+        A range that an endpoint refuses is divided. Raises ChainError.
         """
-        head, span, cursor = self.client.eth.block_number, FIRST_SPAN, since
+        head, span, cursor = self.client.eth.block_number, self.client.log_span, max(since, self.client.since)
         head = head if until is None else min(head, until)
         while cursor <= head:
-            last = min(cursor + span - 1, head)
+            last = min(cursor + span.size - 1, head)
             search: Any = {"address": self.contract, "fromBlock": cursor, "toBlock": last, "topics": topics}
             try:
                 logs = self.client.eth.get_logs(search)
             except (RpcError, ChainUnreachableError):
-                if span == 1:
+                if last == cursor:
                     raise
-                span = max(1, span // 4)
+                span.refuse(last - cursor + 1)
                 continue
+            span.grant(last - cursor + 1, len(logs))
             yield last, logs, head
             cursor = last + 1
-            if len(logs) < GOAL:
-                span = min(2 * span, LARGEST_SPAN)
 
     def send(self, name: str, *arguments: object, **options: Any) -> TxReceipt:
         """Bring one call about; options: see `Sender.transact`. Raises ChainError without a sender."""

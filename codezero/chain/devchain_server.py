@@ -31,7 +31,7 @@ from codezero.chain.devchain_process import BUSY, ENDPOINT, SERVING, USERS, Chai
 from codezero.chain.devchain_rpc import INVALID_PARAMS, METHODS, OVER_LIMIT, WRITING, Methods
 from codezero.chain.devchain_store import Store
 from codezero.errors import ChainError, CodeZeroError, ConfigError, translated
-from codezero.system.files import UNDECODABLE, Lock, write_atomic
+from codezero.system.files import LOCAL, UNDECODABLE, Lock, write_atomic
 from codezero.system.signals import Stop
 from codezero.system.web import HEAD_SECONDS
 
@@ -246,7 +246,7 @@ def serve(
             where = f" at {last.url} (process {last.pid})" if last is not None else ""
             reason = f"the chain in {path} is already served{where}; use that one, or give another directory"
             raise ChainBusyError(reason)
-        failed = translated(ChainError, f"the chain in {path / DATABASE} failed", sqlite3.Error, OSError)
+        failed = translated(ChainError, f"the chain in {path / DATABASE} failed", sqlite3.Error, OSError, mend=LOCAL)
         with failed, contextlib.ExitStack() as stack:
             stores = [stack.enter_context(closing(Store(path / DATABASE))) for _ in range(3)]
             store = stores[0]

@@ -16,12 +16,13 @@ import rlp
 from msgspec import Meta
 from rlp.exceptions import RLPException
 
-from codezero.chain.bounded_http import is_loopback, post
+from codezero.chain.bounded_http import post
 from codezero.chain.contract import FUND, METHOD_NOT_FOUND
 from codezero.chain.errors import ChainUnreachableError
 from codezero.chain.invitation import MAX_FILE
 from codezero.chain.provider import RESULTS
 from codezero.system.files import UNDECODABLE, read_bounded
+from codezero.system.http_client import is_loopback
 
 SECONDS = 8.0
 MAX_ANSWER = 1 << 20

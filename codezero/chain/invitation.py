@@ -38,12 +38,14 @@ class ChainPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """Where the swarm's contracts are. What has its default is neither written nor signed."""
 
     id: Annotated[int, Meta(ge=1, le=2**53 - 1)]
-    rpc: Annotated[list[Url], Meta(min_length=1, max_length=8)]
-    """Endpoints, tried in turn."""
+    rpc: Annotated[list[Url], Meta(max_length=8)]
+    """Endpoints, tried in turn; none: every node names its own."""
     contract: Address
     round_seconds: Annotated[float, Meta(gt=0, le=31_536_000)]
     market: Annotated[str, Meta(pattern=r"^(0x[0-9a-fA-F]{40})?\Z")] = ""
     """The contract of the prediction market; empty: the swarm has none."""
+    block: Annotated[int, Meta(ge=0, le=2**53 - 1)] = 0
+    """In which the contract was deployed, or one before."""
 
 
 class NetworkPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

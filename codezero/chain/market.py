@@ -12,7 +12,7 @@ from eth_utils.crypto import keccak
 from msgspec import Meta
 from web3.types import EventData
 
-from codezero.chain.contract import FIRST_SPAN, MARKET, BoundContract, ContractCoordinator
+from codezero.chain.contract import MARKET, BoundContract, ContractCoordinator
 from codezero.chain.rounds import MAX_MEMBERS
 from codezero.errors import ChainError, ConfigError
 
@@ -57,7 +57,7 @@ class ContractMarket(BoundContract):
         super().__init__(coordinator.client, market, coordinator._sender)
         self._coordinator, self._cursor = coordinator, 0
         self._players: dict[bytes, tuple[str, str]] = {}
-        self._opened = {0: (0, 0)}
+        self._opened = {0: (self.client.since, 0)}
         """By round, as far as known: block and position in it of the event that opened it."""
 
     def check(self) -> None:
@@ -118,7 +118,7 @@ class ContractMarket(BoundContract):
         """Where the chain shows that the round was opened; None: it was not yet. Looks back from the newest block."""
         if round_number not in self._opened and round_number <= self._coordinator.read_round():
             since, _ = max(place for number, place in self._opened.items() if number < round_number)
-            last, span = self.client.eth.block_number, FIRST_SPAN
+            last, span = self.client.eth.block_number, self.client.log_span.size
             while round_number not in self._opened and last >= since:
                 first = max(since, last - span + 1)
                 for page in self._coordinator.history(first, ["RoundAdvanced"], [[_topic(round_number)]], last):

@@ -72,7 +72,7 @@ class ChainOutbox:
         self._newest = -1
         """The latest round that training has added to."""
         self._adding = threading.Lock()
-        self._unsaved: deque[tuple[int, float, str | None]] = deque(maxlen=MAX_UNSAVED)
+        self._unsaved: deque[tuple[int, int, float, str | None]] = deque(maxlen=MAX_UNSAVED)
         self._problems: dict[Topic, str] = {}
         self._pause, self._market_pause = Backoff(FIRST_PAUSE, LONGEST_PAUSE), Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self._wake, self._closing = threading.Event(), threading.Event()
@@ -86,15 +86,15 @@ class ChainOutbox:
         self._thread = threading.Thread(target=self._work, name="chain-outbox", daemon=True)
         self._thread.start()
 
-    def add(self, round_number: int, reward: float, vote: str | None) -> None:
-        """Count one iteration's reward and whom it votes for; an own vote is dropped.
+    def add(self, iteration: int, round_number: int, reward: float, vote: str | None) -> None:
+        """Count one iteration's reward and its vote, once however often it is repeated; an own vote is dropped.
 
         Takes no longer than a write to the file; while the file cannot be written, points wait in memory.
         """
         if self._died is not None:
             raise ChainError(f"the outbox broke down ({self._died!r})") from self._died
         with self._adding:
-            self._unsaved.append((round_number, reward, None if vote == self._peer else vote))
+            self._unsaved.append((iteration, round_number, reward, None if vote == self._peer else vote))
             self._newest = max(self._newest, round_number)
             self._save()
         self._wake.set()

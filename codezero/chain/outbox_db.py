@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from codezero.errors import ChainError, translated
-from codezero.system.files import Lock, closed_on_failure
+from codezero.system.files import LOCAL, Lock, closed_on_failure
 
 Kind = Literal["reward", "vote", "anchor", "ballot"]
 State = Literal["pending", "sent", "accepted", "refused"]
@@ -27,6 +27,7 @@ KEPT_ROUNDS = 100
 """What the market settled in this many rounds stays in the file."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS owner(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS counted(iteration INTEGER PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS points(round INTEGER PRIMARY KEY, total REAL NOT NULL, count INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS ballots(
     round INTEGER NOT NULL, candidate TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY(round, candidate)
@@ -104,14 +105,17 @@ class OutboxStore:
         with ExitStack() as stack:
             if not stack.enter_context(closing(Lock(path.with_name(f"{path.name}.lock")))).take():
                 raise ChainError(f"{path} is used by another process; a run folder belongs to one node at a time")
-            with translated(ChainError, f"the outbox {path} cannot be used", sqlite3.Error, mend="move it away"):
+            mend = f"move it away; {LOCAL}"
+            with translated(ChainError, f"the outbox {path} cannot be used", sqlite3.Error, mend=mend):
                 self._connection = stack.enter_context(closing(connect(path)))
                 self._claim(owner or {})
             self.close = stack.pop_all().close
 
-    def add(self, round_number: int, reward: float, vote: str | None) -> None:
-        """Count one iteration, in the first later round if its own is sealed already."""
+    def add(self, iteration: int, round_number: int, reward: float, vote: str | None) -> None:
+        """Count one iteration, in the first later round if its own is sealed already; a second one is the first."""
         with self._transaction() as run:
+            if not run("INSERT OR IGNORE INTO counted VALUES(?)", (iteration,)).rowcount:
+                return  # repeated from a checkpoint
             sealed_rounds = f"SELECT coalesce(max(round), -1) FROM submissions WHERE kind IN {POINT_KINDS}"
             (sealed,) = run(sealed_rounds).fetchone()
             target = max(round_number, sealed + 1)

@@ -4,9 +4,11 @@ An endpoint can refuse or lie, but it cannot fill memory, hold a caller longer t
 elsewhere, or make one fail in an unnamed way. What a lie could cost is bounded in `sender.py`.
 """
 
+import contextlib
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -18,10 +20,11 @@ from web3 import Web3
 from web3.providers.base import JSONBaseProvider
 from web3.types import RPCEndpoint, RPCResponse
 
-from codezero.chain.bounded_http import check_url, post, shown
+from codezero.chain.bounded_http import post, shown
 from codezero.chain.errors import ChainUnreachableError, ContractError, RpcError, WrongChainError, refusal
 from codezero.errors import ChainError, ConfigError, UnreachableError, translated
-from codezero.system.files import UNDECODABLE, Address, Hash, Quantity
+from codezero.system.files import UNDECODABLE, Address, Hash, Quantity, read_json, write_atomic
+from codezero.system.http_client import check_url
 from codezero.system.signals import backoff
 
 SECONDS = 10.0
@@ -31,6 +34,13 @@ PAUSE = 0.1
 """Seconds after the first pass; see `backoff`."""
 FINAL = frozenset({-32600, -32601, -32602, -32700})
 """JSON-RPC: no such method or parameters. Another try would not help."""
+FIRST_SPAN, LARGEST_SPAN = 1000, 100_000
+"""Blocks whose events are requested at once at first, and at most; many endpoints refuse much more than the first."""
+GOAL = 500
+"""Events in one answer above which the next range does not grow."""
+WIDER = 100
+"""Ranges granted in a row, after which a larger one is tried again: it may have been refused for its events."""
+Blocks = Annotated[int, Meta(ge=1, le=LARGEST_SPAN)]
 
 Bytes = Annotated[str, Meta(pattern=r"^0x([0-9a-fA-F]{2})*\Z", max_length=2 * (64 << 10) + 2)]
 """Return and event data: at most 64 KiB, so that nested pointers in it cannot be decoded into gigabytes."""
@@ -174,8 +184,48 @@ class BoundedProvider(JSONBaseProvider):
             return msgspec.to_builtins(msgspec.json.decode(answer.result, type=RESULTS.get(method, Any)))
 
 
+class LogSpan:
+    """How many blocks' events are requested at once: as many as were granted, and fewer than were refused.
+
+    path: where that is kept for the next start, once something was refused; None: nowhere.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path, self._granted, self._refused, self._row = path, 0, LARGEST_SPAN + 1, 0
+        if path is not None:
+            with contextlib.suppress(OSError, ValueError):  # then it is found anew
+                self._granted, self._refused = read_json(path, tuple[Blocks, Blocks], 64)
+        self.size = self._granted or FIRST_SPAN
+
+    def grant(self, blocks: int, events: int) -> None:
+        """What is asked at the end of the chain is smaller, and says nothing."""
+        if blocks < self.size:
+            return
+        self._row = (self._row + 1) % WIDER
+        self._refused = self._refused if self._row else min(2 * self._refused, LARGEST_SPAN + 1)
+        if blocks != self._granted:
+            self._granted = blocks
+            self._keep()
+        if events < GOAL and self._refused - blocks > blocks // 8:  # else it is close enough
+            self.size = min(2 * blocks, (blocks + self._refused) // 2)
+
+    def refuse(self, blocks: int) -> None:
+        self._row, self._refused = 0, min(blocks, self._refused)
+        self._granted = self._granted if self._granted < blocks else 0
+        self.size = min(self.size, self._granted or max(1, blocks // 4))
+        self._keep()
+
+    def _keep(self) -> None:
+        if self._path is not None and self._granted and self._refused <= LARGEST_SPAN:
+            with contextlib.suppress(OSError):  # as above
+                write_atomic(self._path, msgspec.json.encode((self._granted, self._refused)))
+
+
 class ChainClient(Web3):
-    """web3 for one chain, bounded as the module says. plain_http: allow http to other machines than this one."""
+    """web3 for one chain, bounded as the module says. plain_http: allow http to other machines than this one.
+
+    since: the first block in which events are looked for.
+    """
 
     def __init__(
         self,
@@ -185,9 +235,10 @@ class ChainClient(Web3):
         seconds: float = SECONDS,
         plain_http: bool = False,
         ask: Ask | None = None,
+        since: int = 0,
     ) -> None:
         super().__init__(BoundedProvider(urls, chain_id, seconds, plain_http, ask), middleware=[])
-        self.urls, self.chain_id = list(urls), chain_id
+        self.urls, self.chain_id, self.since, self.log_span = list(urls), chain_id, since, LogSpan()
         # The contract holds strangers' text, which need not be UTF-8: one bad name must not hide a whole leaderboard.
         registry = default_registry.copy()
         registry.unregister_decoder("string")

@@ -18,10 +18,11 @@ from hexbytes import HexBytes
 from msgspec import Meta
 from rlp.exceptions import RLPException
 
-from codezero.chain.bounded_http import check_url, post, shown
+from codezero.chain.bounded_http import post, shown
 from codezero.chain.errors import ChainUnreachableError
 from codezero.errors import ConfigError, WalletError, translated
 from codezero.system.files import UNDECODABLE, Address, read_private
+from codezero.system.http_client import check_url
 
 SECONDS = 10.0
 MAX_TOKEN = 512

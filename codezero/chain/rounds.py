@@ -104,5 +104,5 @@ class ClockCoordinator:
     def current_round(self) -> int:
         return math.floor(self._now() / self._round_seconds)
 
-    def add(self, round_number: int, reward: float, vote: str | None) -> None:
+    def add(self, iteration: int, round_number: int, reward: float, vote: str | None) -> None:
         """Send nothing."""

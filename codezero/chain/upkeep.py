@@ -1,23 +1,19 @@
-"""What is done with a chain beside training: a node starts it late, opens its rounds, and lists who is registered.
+"""What is done with a chain beside training: a node opens its rounds, and lists who is registered.
 
 Nothing heavy is imported here.
 """
 
-import contextlib
 import logging
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from codezero.chain.errors import ChainUnreachableError
 from codezero.chain.rounds import MAX_MEMBERS
 from codezero.errors import ChainError, translated
 from codezero.protocols import Coordinator, Outbox
 from codezero.system.files import write_atomic
-from codezero.system.state import KnownRound
 
 if TYPE_CHECKING:
     from codezero.chain.contract import ContractCoordinator
@@ -31,10 +27,6 @@ SHORTEST = 0.25
 """Of a round's length: it never lasts less, however quick everybody is."""
 STEPS = 4
 """Stages opened in one go, at most: three make a round."""
-MAX_WAITING = 1024
-"""Iterations whose points wait for the chain; the oldest are dropped."""
-LAST_TRIES = 3
-"""Starts of a chain that does not answer in time, before points that wait for it are given up with the run."""
 BASE58 = frozenset("123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz")
 
 
@@ -126,64 +118,3 @@ def write_members(path: Path, members: list[str]) -> None:
     with translated(ChainError, f"{path} cannot be written", OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, "".join(f"{member}\n" for member in members))
-
-
-class LateChain:
-    """Coordinator and outbox in one, started by `make` in a thread when the second iteration begins.
-
-    Until they are there, training goes on in the last known round, and points wait for the round that is open then. A
-    chain that does not answer in time is started again. Whatever else `make` raises is raised by the next call.
-    """
-
-    def __init__(self, make: Callable[[], ChainParts], known: KnownRound) -> None:
-        self._make, self._known = make, known
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="chain-start")
-        self._started: Future[ChainParts] | None = None
-        self._waiting: deque[tuple[float, str | None]] = deque(maxlen=MAX_WAITING)
-
-    def current_round(self) -> int:
-        if self._waiting:
-            self._begin()
-        parts = self._parts()
-        return self._known.number if parts is None else parts.coordinator.current_round()
-
-    def add(self, round_number: int, reward: float, vote: str | None) -> None:
-        parts = self._parts()
-        if parts is not None:
-            self._hand_over(parts)
-        if parts is None or self._waiting:
-            self._waiting.append((reward, vote))
-        else:
-            parts.outbox.add(round_number, reward, vote)
-
-    def close(self) -> None:
-        """Waits until the chain is there, so that points already earned are kept. Raises what `make` raises."""
-        for left in reversed(range(LAST_TRIES)):
-            if not self._waiting:
-                return
-            try:
-                return self._hand_over(self._begin().result())
-            except ChainUnreachableError:
-                self._started = None
-                if not left:
-                    raise
-
-    def _parts(self) -> ChainParts | None:
-        if self._started is None or not self._started.done():
-            return None
-        try:
-            return self._started.result()
-        except ChainUnreachableError as error:
-            logger.warning("the chain is started again, %d points wait for it: %s", len(self._waiting), error)
-            self._started = None
-            return None
-
-    def _begin(self) -> Future[ChainParts]:
-        self._started = self._started or self._pool.submit(self._make)
-        return self._started
-
-    def _hand_over(self, parts: ChainParts) -> None:
-        with contextlib.suppress(ChainError):  # points wait
-            round_number = parts.coordinator.current_round()
-            while self._waiting:
-                parts.outbox.add(round_number, *self._waiting.popleft())

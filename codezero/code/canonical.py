@@ -175,7 +175,7 @@ def _keep_reachable(tree: ast.Module, entry: str, helpers: Collection[str]) -> N
     """Drop definitions, imports and constants that no function tests call and no statement with an effect uses."""
     statements = tree.body
     if entry:  # a module whose function is called, not a program that runs
-        statements = [node for node in statements if not _is_demonstration(node)]
+        statements = [node for node in statements if not _is_demonstration(node, entry)]
         statements = [node for at, node in enumerate(statements) if not _is_overwritten(statements, at)]
     waiting = [(node, defined_names(node)) for node in statements]
     wanted, kept = {entry, *helpers}, set[ast.stmt]()
@@ -183,6 +183,9 @@ def _keep_reachable(tree: ast.Module, entry: str, helpers: Collection[str]) -> N
         kept |= fresh
         wanted |= names_loaded(*fresh) | declared(*fresh)
     tree.body = [node for node in statements if node in kept]
+
+
+_SHOWING = frozenset(("print", "str", "repr", "len", "list", "tuple", "set", "sorted", "sum", "min", "max"))
 
 
 def _is_overwritten(statements: Sequence[ast.stmt], at: int) -> bool:
@@ -220,12 +223,12 @@ def defined_names(statement: ast.stmt) -> set[str] | None:
             return None
 
 
-def _is_demonstration(statement: ast.stmt) -> bool:
-    """`print(..)` after the solution, or what runs only as a script."""
+def _is_demonstration(statement: ast.stmt, entry: str) -> bool:
+    """`print(..)` of the solution's answers, or what runs only as a script."""
     match statement:
-        case ast.Expr(value=value):
-            return called(value) == "print"
-        case ast.If(test=ast.Compare(left=ast.Name(id="__name__")), orelse=[]):
+        case ast.Expr(value=value):  # what names anything else may change what the solution reads
+            return called(value) == "print" and parsing.names(value) <= _SHOWING | {entry}
+        case ast.If(test=ast.Compare(left=ast.Name(id="__name__"), ops=[ast.Eq()]), orelse=[]):
             return True
         case _:
             return False

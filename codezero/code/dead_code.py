@@ -56,10 +56,11 @@ def _required(owner: ast.AST, field: str) -> bool:
 
 def without_unused_functions(function: FunctionNode) -> bool:
     """Take inner functions that nobody mentions out of `function`, in place; True when one went."""
-    unused = [node for node in function.body if isinstance(node, FunctionNode)]
-    used = names_loaded(*(node for node in function.body if not isinstance(node, FunctionNode)))
-    used |= declared(function)
-    while wanted := [node for node in unused if node.name in used or node.decorator_list]:
+    acting = (ast.Call, ast.Subscript, ast.NamedExpr)  # in a default
+    functions = [node for node in function.body if isinstance(node, FunctionNode) and not node.decorator_list]
+    unused = [node for node in functions if not any(isinstance(part, acting) for part in ast.walk(node.args))]
+    used = names_loaded(*(node for node in function.body if node not in unused)) | declared(function)
+    while wanted := [node for node in unused if node.name in used]:
         used = used.union(*(names_loaded(node) - {node.name} for node in wanted))
         unused = [node for node in unused if node not in wanted]
     if unused:

@@ -24,7 +24,7 @@ from codezero.errors import ConfigError, ProblemError, translated
 from codezero.monitor.verdict_card import JudgedProblem
 from codezero.problems.dedup import Novelty
 from codezero.sandbox.base import Execution, Job, Outcome, Sandbox
-from codezero.system.lines import BadRows, json_lines, refuse
+from codezero.system.lines import BadRows, decode_row, json_lines, refuse
 from codezero.system.signals import Share
 from codezero.types import Completion, Metrics, RolloutGroup, Style
 from codezero.wiring.evaluator import build_canaries, build_evaluator, build_sandbox
@@ -127,7 +127,7 @@ def read_group(line: bytes) -> RolloutGroup:
     if len(line) > MAX_LINE:
         raise ProblemError(f"longer than {MAX_LINE >> 20} MiB")
     try:
-        read = msgspec.json.decode(line, type=Line)
+        read = decode_row(line, Line)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise ProblemError(str(error)) from error
     problem = as_problem(read.question, read.tests, read.entry_point, read.level)

@@ -100,7 +100,10 @@ class HeldOutExam:
 
     def _execute(self) -> Executed:
         attempts, control = self._attempt(self.tasks), Metrics()
-        passed = [[grade.passed for grade in row] for row in self.grader.grade(self.tasks, attempts)]
+        graded = self.grader.grade(self.tasks, attempts)
+        passed = [[grade.passed for grade in row] for row in graded]
+        for kind in ("cheats", "unguarded"):
+            control[f"eval/{kind}_share"] = mean(getattr(grade, kind) for row in graded for grade in row)
         if self.control:
             grades = self.grader.grade(self.control, self._attempt(self.control))
             control["eval/control"] = mean(grade.passed for row in grades for grade in row if grade.passed is not None)

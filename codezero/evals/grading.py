@@ -31,6 +31,10 @@ class Grade:
     reason: str = ""
     """Why not True, in a phrase."""
     without_code: bool = False
+    cheats: bool = False
+    """It passes tests that must fail."""
+    unguarded: bool = False
+    """It passes a test that has no condition to find a cheat by."""
 
 
 class SandboxGrader:
@@ -65,12 +69,13 @@ class SandboxGrader:
             code = answer.code
             if code not in known:
                 known[code] = failed(answer.flaw) if code is None else self._run(task, code)
-            grades.append(Grade(TRUTH[known[code].outcome], known[code].reason, code is None))
+            shown = known[code]
+            grades.append(Grade(TRUTH[shown.outcome], shown.reason, code is None, shown.cheats, bool(shown.unguarded)))
         return grades
 
     def _run(self, task: EvalTask, code: str) -> Execution:
         """One failure decides; until then, one test that could not be told leaves the attempt undecided."""
-        ends, doubt = self._clock() + ATTEMPT_SECONDS, None
+        ends, doubt, bare = self._clock() + ATTEMPT_SECONDS, None, ALL_HOLD
         for job in jobs(task, code):
             if self._clock() >= ends:
                 return unknown(f"not done after {ATTEMPT_SECONDS:g} seconds")
@@ -79,7 +84,8 @@ class SandboxGrader:
                 return shown
             if shown.outcome is Outcome.UNKNOWN:
                 doubt = doubt or shown
-        return doubt or ALL_HOLD
+            bare = shown if shown.unguarded else bare
+        return doubt or bare
 
 
 class ScoreGrader:

@@ -15,28 +15,15 @@ from typing import Any, cast
 import msgspec
 
 from codezero.errors import ProblemError, translated
-from codezero.system.lines import BadRows, json_lines, refuse
+from codezero.system.lines import BadRows, decode_row, json_lines, refuse
 
 MAX_ROW = 64 << 20
 """Bytes of a line, and of a row of Parquet. LiveCodeBench's longest, tests packed, are some tens of megabytes."""
 MAX_ROWS = 20_000
 MAX_GROUP = 4 << 30
 """Bytes that a row group of Parquet may say it unpacks to; rows are unpacked as they are read."""
-SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
-"""Of files in a folder; one that is named itself may have any name."""
 
 Row = dict[str, object]
-
-
-def find_files(given: Sequence[Path]) -> list[Path]:
-    """The files themselves, and of folders those with rows in them. Raises ProblemError when there is none."""
-    files: list[Path] = []
-    for path in given:
-        fitting = [path] if path.is_file() else [at for at in sorted(path.rglob("*")) if at.name.endswith(SUFFIXES)]
-        if not fitting:
-            raise ProblemError(f"{path} is neither a file nor a folder with {', '.join(SUFFIXES)}")
-        files += fitting
-    return files
 
 
 def digest_files(files: Sequence[Path]) -> str:
@@ -88,7 +75,7 @@ def _decode(line: bytes, fields: Collection[str]) -> Row | ProblemError:
     if len(line) > MAX_ROW:
         return ProblemError(f"longer than {MAX_ROW >> 20} MiB")
     try:
-        raw = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        raw = decode_row(line, dict[str, msgspec.Raw])
         return {name: msgspec.json.decode(raw[name]) for name in fields if name in raw}
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         return ProblemError(f"is no JSON object: {_first_line(error)}")

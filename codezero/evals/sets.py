@@ -21,9 +21,9 @@ from codezero.code.assertions import MbppRow
 from codezero.code.parsing import UNPARSEABLE, parse_quietly
 from codezero.errors import ConfigError, ProblemError, translated
 from codezero.evals.program_sets import CodeforcesRow, LcbV5Row, LiveCodeBenchRow, codeforces, lcb_v5, live_code_bench
-from codezero.evals.rows import find_files, read_rows
+from codezero.evals.rows import read_rows
 from codezero.evals.task import EvalTask
-from codezero.system.lines import BadRows, refuse
+from codezero.system.lines import BadRows, data_files, refuse
 
 MAX_TEXT = 1 << 20
 """Characters of one text. HumanEval's longest test has less than 100,000."""
@@ -177,7 +177,7 @@ def find_set(name: str, given: Sequence[Path]) -> list[Path]:
     if missing is not None:
         raise ConfigError(f"--file={missing} is not there; give {PUBLISHED[name].published}")
     with translated(ConfigError, "--file", ProblemError):
-        return find_files(given)
+        return [file for path in given for file in data_files(path)]
 
 
 def read_tasks(name: str, files: Sequence[Path], bad: BadRows | None = None) -> Iterator[EvalTask]:

@@ -16,7 +16,7 @@ from codezero.sandbox.base import Job
 from codezero.types import Problem
 
 JOB_TESTS = 5
-"""Tests of one job. The sandbox runs at most MAX_CASES of a program and says nothing of the others."""
+"""Tests of one job; a failure in one spares the others."""
 JOB_CHARACTERS = 12_000
 """Characters of the assertions of one job, unless a single one is longer; the sandbox takes 16 KiB."""
 

@@ -48,6 +48,8 @@ class Audited:
     """Attempts it stands for: 1 / its chance to be drawn (Horvitz & Thompson 1952)."""
     group: str = ""
     """The same for the attempts of one group; empty: one that the judge did not order."""
+    cheats: bool = False
+    """It passes tests that must fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +75,12 @@ class Auditor:
         drawn = draw(truthful, self.share, Random(f"audit {self.seed} {occasion}"))
         jobs = [Job(attempt.code, attempt.problem.tests, attempt.problem.style is Style.STDIO) for attempt, _ in drawn]
         executed = self.sandbox.run_distinct(jobs)
-        truths = [TRUTH[executed[job].outcome] for job in jobs]
         results = list[tuple[JudgedAttempt, Audited]]()
-        for (attempt, weight), passed in zip(drawn, truths, strict=True):
+        for (attempt, weight), shown in zip(drawn, map(executed.__getitem__, jobs), strict=True):
             ordered = counted and attempt.program is not None and attempt.peer == self.own
             group = f"{occasion} {attempt.problem.id[:16]}" if ordered else ""
-            row = Audited(attempt.peer, attempt.problem.level, attempt.correctness, passed, weight, group)
+            level, passed = attempt.problem.level, TRUTH[shown.outcome]
+            row = Audited(attempt.peer, level, attempt.correctness, passed, weight, group, shown.cheats)
             results.append((attempt, row))
         return results
 
@@ -151,6 +153,7 @@ def metrics(rows: Sequence[Audited]) -> Metrics:
     measured: Metrics = {
         "audit/count": len(decided),
         "audit/unknown_share": weighted_mean([(row.weight, row.passed is None) for row in rows]),
+        "audit/cheat_share": weighted_mean([(row.weight, row.cheats) for row in rows]),
         "audit/judged": judged_success(rows),
         "audit/auroc": auroc([row.correctness for row in decided], passed) if len({*passed}) == 2 else None,
         **within_metrics("audit/within_auroc", within_groups(orders(rows))),

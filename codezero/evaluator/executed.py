@@ -12,7 +12,7 @@ from codezero.code.worker import StaticGuard
 from codezero.config import RewardConfig
 from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.reliability import Watch
-from codezero.evaluator.reward import DEFAULT, Attempt, StaticEvaluator, verdict
+from codezero.evaluator.reward import DEFAULT, Attempt, StaticEvaluator, quarantined, verdict
 from codezero.evaluator.types import program
 from codezero.sandbox.base import TRUTH, Execution, Job, Outcome, Sandbox
 from codezero.types import BELIEF, Metrics, Problem, ScoredGroup, Standing, Status, Style, Verdict, mean
@@ -72,6 +72,8 @@ class ExecutedEvaluator(StaticEvaluator):
         return Job(report.code, problem.tests, problem.style is Style.STDIO)
 
     def _verdict(self, report: StaticReport, execution: Execution, finished: bool) -> Verdict:
+        if execution.cheats:
+            return quarantined(execution.reason)
         passed = TRUTH[execution.outcome]
         source = f"executed: {execution.reason or 'passes every test'};"
         correctness = None if passed is None else float(passed)

@@ -43,7 +43,7 @@ def verdict(
     if report.unavailable:
         return unavailable(report.unavailable)
     if report.quarantine:
-        return _without_gradient(Status.QUARANTINED, report.quarantine)
+        return quarantined(*report.quarantine)
     if report.certain_failure:
         correctness, status = 0.0, Status.CERTAIN_FAILURE
     elif correctness is None or not 0 <= correctness <= 1:  # NaN is in no range
@@ -136,6 +136,11 @@ def flaws(report: StaticReport) -> tuple[str, ...]:
 def unavailable(why: str) -> Verdict:
     """Could not tell: masked out, never a 0 that counts."""
     return _without_gradient(Status.UNAVAILABLE, (why,))
+
+
+def quarantined(*reasons: str) -> Verdict:
+    """An attack on whoever decides: nothing is learned from it."""
+    return _without_gradient(Status.QUARANTINED, reasons)
 
 
 def _without_gradient(status: Status, reasons: tuple[str, ...]) -> Verdict:

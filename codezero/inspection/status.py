@@ -71,7 +71,8 @@ class RunFiles:
         with contextlib.suppress(SwarmError):
             self.network = read_network(self.folder / FOLDER)
         # There is an outbox for each contract; that which was written last counts.
-        outbox = max(self.folder.glob("outbox-*.db"), key=lambda path: path.stat().st_mtime, default=None)
+        outboxes = (path for path in self.folder.glob("outbox-*.db") if path.is_file())  # a pipe would hang
+        outbox = max(outboxes, key=lambda path: path.stat().st_mtime, default=None)
         self.outbox = outbox and _outbox(outbox)
         node, last = read_process(self.folder / NODE_FILE), fold.last
         updated = number(last, "time")

@@ -18,7 +18,7 @@ from codezero.errors import MarketError, translated
 from codezero.market.games import Game
 from codezero.market.payout import MOST, START
 from codezero.market.pricing import Score
-from codezero.system.files import closed_on_failure
+from codezero.system.files import LOCAL, closed_on_failure
 
 FILE = "market.sqlite"
 BUSY_SECONDS = 5.0
@@ -143,7 +143,7 @@ class Ledger:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path, self._turn = path, threading.RLock()
-        with translated(MarketError, f"{path} cannot be used", sqlite3.Error, mend="move it away"):
+        with translated(MarketError, f"{path} cannot be used", sqlite3.Error, mend=f"move it away; {LOCAL}"):
             uri = f"{path.absolute().as_uri()}{'?mode=ro' if read_only else ''}"
             self._connection = sqlite3.connect(
                 uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False

@@ -4,6 +4,9 @@
 
 import contextlib
 import ctypes
+import itertools
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +20,9 @@ from codezero.models import VARIABLE, cpu_only
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 TOLERANCE = {torch.float32: 1e-2, torch.bfloat16: 0.1, torch.float16: 0.05}
 """Largest error of the tiny kernel, relative to its largest number; cards may compute float32 in fewer bits."""
-CGROUP = Path("/sys/fs/cgroup")
+VERSION_2 = "memory.max", "memory.current", "inactive_file"
+VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+"""Files of a control group, and the counter in memory.stat that the kernel would give back."""
 M_MMAP_THRESHOLD, LARGE_BLOCK = -3, 4 << 20
 """From glibc's malloc.h; bytes."""
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory")
@@ -136,8 +141,8 @@ def keep_to_share(device: torch.device, share: float) -> None:
         torch.cuda.set_per_process_memory_fraction(share, device)
 
 
-def memory_of(device: torch.device, share: float = 1.0) -> DeviceMemory:
-    """The memory of a process with `share` of the device. On a CPU a container's limit counts as well."""
+def memory_of(device: torch.device, share: float = 1.0, *, root: Path = Path("/")) -> DeviceMemory:
+    """The memory of a process with `share` of the device. On a CPU the limits of control groups count as well."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
     elif device.type == "mps":
@@ -145,23 +150,26 @@ def memory_of(device: torch.device, share: float = 1.0) -> DeviceMemory:
         free = min(total - torch.mps.driver_allocated_memory(), psutil.virtual_memory().available)
     else:
         memory = psutil.virtual_memory()
-        free, total = within_limit(memory.available, memory.total, *_container())
+        free, total = memory.available, memory.total
+        for limit, used in _limits(root):
+            free, total = max(0, min(free, limit - used)), min(total, limit)
     return DeviceMemory(min(free, int(share * total)), total)
 
 
-def within_limit(available: int, total: int, limit: int | None, used: int) -> tuple[int, int]:
-    """Free and total bytes where a container has a limit (None: none) of which `used` are used."""
-    if limit is None or limit >= total:
-        return available, total
-    return max(0, min(available, limit - used)), limit
-
-
-def _container() -> tuple[int | None, int]:
-    """The limit of this control group (version 2) and its use, without what the kernel would give back."""
-    try:
-        limit = (CGROUP / "memory.max").read_text().strip()
-        used = int((CGROUP / "memory.current").read_text())
-        counters = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
-        return (None if limit == "max" else int(limit)), used - int(counters.get("inactive_file", 0))
-    except (OSError, ValueError):
-        return None, 0
+def _limits(root: Path) -> Iterator[tuple[int, int]]:
+    """Of the own control group, the parent's and all above them, versions 1 and 2: limit, and use without what the
+    kernel would give back. A container that hides where it is shows its own group as the top one."""
+    top = root / "sys/fs/cgroup"
+    places = {top, top / "memory"}
+    for process in ("self", str(os.getppid())):  # `doctor` asks for its parent
+        with contextlib.suppress(OSError, ValueError):
+            for line in (root / "proc" / process / "cgroup").read_text().splitlines():
+                _, controllers, path = line.split(":", 2)
+                if not controllers or "memory" in controllers.split(","):
+                    own = Path(f"{top / 'memory' if controllers else top}{path}")
+                    places |= {own, *own.parents}
+    for place, (limit, used, cached) in itertools.product(places, (VERSION_1, VERSION_2)):
+        with contextlib.suppress(OSError, ValueError):  # ValueError: "max", which is none
+            counters = dict(line.split() for line in (place / "memory.stat").read_text().splitlines())
+            use = int((place / used).read_text()) - int(counters.get(cached, 0))
+            yield int((place / limit).read_text()), use

@@ -7,10 +7,10 @@ Retries and status errors are openai's; connections, headers and sizes are ours.
 import asyncio
 import logging
 import os
+import ssl
 from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from threading import Thread
 from typing import Generic, TypeVar
 
 import httpx2
@@ -18,6 +18,7 @@ import msgspec
 import openai
 
 from codezero.errors import ConfigError, EndpointError, translated
+from codezero.system.http_client import LoopThread, check_url, first_cause, is_loopback, proxy_for, trusted, why
 from codezero.system.signals import Backoff
 
 logger = logging.getLogger(__name__)
@@ -29,7 +30,6 @@ RETRIES = 2
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Seconds without requests after a server gave no answer; doubled by each further failure."""
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _SENT_HEADERS = ("Host", "Content-Length", "Transfer-Encoding")
 Answer = TypeVar("Answer")
 Schema = TypeVar("Schema", bound=msgspec.Struct)
@@ -104,7 +104,7 @@ class EndpointClient(Generic[Answer]):
         self._too_late = EndpointError(f"did not answer in {seconds:g} s; start it, or raise {section}.seconds")
         self._backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self._slots = asyncio.Semaphore(requests)
-        transport = _BoundedTransport(_headers(self.url, role), httpx2.Limits(max_connections=requests))
+        transport = _BoundedTransport(self.url, _headers(self.url, role), requests)
         self._openai = openai.AsyncOpenAI(
             api_key="unused",  # else openai takes one from OPENAI_API_KEY; the transport adds the key of this server
             base_url=self.url,
@@ -112,7 +112,7 @@ class EndpointClient(Generic[Answer]):
             timeout=None,
             http_client=httpx2.AsyncClient(transport=transport, trust_env=False),
         )
-        self._thread: Thread | None = None
+        self._thread: LoopThread | None = None
 
     @property
     def pause(self) -> float:
@@ -128,15 +128,8 @@ class EndpointClient(Generic[Answer]):
             return dict.fromkeys(requests, UnusableEndpoint(f"{self.failure}; next try in {self.pause:.0f} s"))
         if not requests:
             return {}
-        if self._thread is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = Thread(target=self._loop.run_forever, name=f"{self._role} endpoint", daemon=True)
-            self._thread.start()
-        sending = asyncio.run_coroutine_threadsafe(self._send_all(requests, seconds or self._seconds), self._loop)
-        try:
-            answers = sending.result()
-        finally:
-            sending.cancel()
+        self._thread = self._thread or LoopThread(f"{self._role} endpoint")
+        answers = self._thread.run(self._send_all(requests, seconds or self._seconds))
         failures = [answer for answer in answers.values() if isinstance(answer, EndpointError)]
         if len(failures) < len(answers) or any(isinstance(failure, RejectedRequest) for failure in failures):
             self.failure = None
@@ -148,20 +141,10 @@ class EndpointClient(Generic[Answer]):
 
     def close(self) -> None:
         """Drop what is under way and end the thread. May be called twice."""
-        if self._thread is None:
-            return
-        asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-        self._thread = None
-
-    async def _cancel_all(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await self._openai.close()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.run(self._openai.close())
+            thread.close()
 
     async def _send_all(self, requests: Collection[EndpointRequest[Answer]], seconds: float) -> Answers[Answer]:
         """Without those that were not answered in time."""
@@ -182,9 +165,9 @@ class EndpointClient(Generic[Answer]):
                 return
             except openai.APIStatusError as error:
                 failure = self._explain(error.status_code)  # its text is the server's
-            except openai.APIConnectionError as error:
-                reason = type(error.__cause__).__name__
-                failure = UnavailableEndpoint(f"cannot be reached ({reason}); start it, or correct {self._section}.url")
+            except (openai.APIConnectionError, UnavailableEndpoint) as error:
+                reason = why(error, self.url, "start it")
+                failure = UnavailableEndpoint(f"cannot be reached: {reason}, or correct {self._section}.url")
             except EndpointError as error:
                 failure = error
             answered = any(not isinstance(answer, EndpointError) for answer in answers.values())
@@ -201,14 +184,21 @@ class _BoundedTransport(httpx2.AsyncHTTPTransport):
     """Sends only the headers that it is given. Of a response it takes the status and the body of a 200: no cookie,
     redirect or content encoding gets through."""
 
-    def __init__(self, headers: Mapping[str, str], limits: httpx2.Limits) -> None:
-        super().__init__(limits=limits, trust_env=False)
+    def __init__(self, url: str, headers: Mapping[str, str], requests: int) -> None:
+        limits = httpx2.Limits(max_connections=requests)
+        super().__init__(limits=limits, trust_env=False, proxy=proxy_for(url), verify=trusted())
         self._headers = headers
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         kept = {name: request.headers[name] for name in _SENT_HEADERS if name in request.headers}
         request.headers = httpx2.Headers({**kept, **self._headers})
-        response = await super().handle_async_request(request)
+        try:
+            response = await super().handle_async_request(request)
+        except httpx2.ConnectError as error:
+            if not isinstance(first_cause(error), ssl.SSLCertVerificationError):
+                raise  # and openai tries again
+            await self.aclose()  # httpcore keeps the place of a tunnel in which TLS failed
+            raise UnavailableEndpoint from error
         body = bytearray()
         try:
             async with aclosing(response.aiter_raw()) as chunks:
@@ -229,14 +219,10 @@ def _key_variable(role: str) -> str:
 
 def _checked_url(address: str, role: str, section: str) -> str:
     """The base address without a slash or /v1 at its end."""
-    fault = f"{section}.url is no address; give one like http://127.0.0.1:8000"
-    with translated(ConfigError, fault, httpx2.InvalidURL, reason=False):
-        url = httpx2.URL(address)
-    if url.userinfo:
-        raise ConfigError(f"{section}.url must hold no password; put a key into {_key_variable(role)}")
-    if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535 or url.query or url.fragment:
-        raise ConfigError(f"{section}.url must be an http or https address like http://127.0.0.1:8000")
-    return str(url).rstrip("/").removesuffix("/v1").rstrip("/")
+    url = check_url(address, f"{section}.url", plain_http=True, mend=f"put a key into {_key_variable(role)}")
+    if "?" in url or "#" in url:
+        raise ConfigError(f"{section}.url must be a bare address like http://127.0.0.1:8000")
+    return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 def _headers(address: str, role: str) -> dict[str, str]:
@@ -247,6 +233,6 @@ def _headers(address: str, role: str) -> dict[str, str]:
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise ConfigError(f"{_key_variable(role)} holds characters that no key has; set it again")
     url = httpx2.URL(address)
-    if url.scheme == "http" and url.host not in _LOOPBACK:
+    if url.scheme == "http" and not is_loopback(address):
         logger.warning("the key for the %s goes unencrypted to %s; use https", role, url.host)
     return headers | {"Authorization": f"Bearer {key}"}

@@ -14,8 +14,8 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from codezero.errors import DiskFullError
-from codezero.system.files import lacks_room, replacing
+from codezero.errors import ConfigError, DiskFullError, translated
+from codezero.system.files import lacks_room, open_regular, replacing
 from codezero.types import Metrics
 
 FILE_NAME = "metrics.jsonl"
@@ -53,8 +53,9 @@ class MetricsFile:
     def __init__(self, folder: Path) -> None:
         """Open or make `folder/metrics.jsonl`; what a kill tore, after the last newline, is cut off."""
         self.path = folder / FILE_NAME
-        self._stream: BinaryIO = self.path.open("a+b")
-        size = self._stream.seek(0, os.SEEK_END)
+        with translated(ConfigError, f"{self.path} cannot be used", OSError, mend="move it away"):
+            self._stream: BinaryIO = self.path.open("a+b")
+            size = self._stream.seek(0, os.SEEK_END)
         back = min(size, MAX_LINE)
         self._stream.seek(size - back)
         whole = self._stream.read(back).rfind(b"\n") + 1
@@ -150,7 +151,7 @@ class Tail:
         No file is an empty one. Raises OSError.
         """
         try:
-            stream = self.path.open("rb")
+            stream = open_regular(self.path)
         except FileNotFoundError:
             anew, self._place, self._proof = self._place > 0, 0, b""
             return anew, iter(())

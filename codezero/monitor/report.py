@@ -142,6 +142,8 @@ def start_and_end(exams: Sequence[ExamView]) -> Iterator[str]:
         [_inline(last.label), *map(_average, shown)],
         [_inline(f"{last.source} pass@{last.samples}"), *passes],
         ["undecided attempts, left out", *(percent(exam.unknown_share) for exam in shown)],
+        ["attempts that answer for their tests, wrong", *(percent(exam.cheats_share) for exam in shown)],
+        ["attempts whose tests cannot find a cheat", *(percent(exam.unguarded_share) for exam in shown)],
     )
     if last.set:
         yield f"\nThe exam: {_inline(last.set, 300)}."

@@ -40,6 +40,7 @@ UNAVAILABLE, MISMATCH = "judge/unavailable_share", "train/mismatch_alarm"
 EXAM = {
     "low": "eval/ci_low", "high": "eval/ci_high", "pass_low": "eval/pass_ci_low", "pass_high": "eval/pass_ci_high",
     "control": "eval/control", "problems": "eval/problems", "unknown_share": "eval/unknown_share",
+    "cheats_share": "eval/cheats_share", "unguarded_share": "eval/unguarded_share",
     "believed": "judge/believed", "auroc": "judge/auroc", "false_positive_share": "judge/false_positive_share",
     "false_negative_share": "judge/false_negative_share",
     **{f"within_auroc{part}": f"judge/exam_within_auroc{part}" for part in ("", "_low", "_high", "_pairs")},

@@ -41,6 +41,10 @@ class ExamView(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the attempts at embedded problems that pass, where the set is another one."""
     problems: float | None
     unknown_share: float | None
+    cheats_share: float | None
+    """Attempts that answer for their tests: they pass what must fail, and count as wrong."""
+    unguarded_share: float | None
+    """Attempts that pass a test which has no condition to find a cheat by."""
     auroc: float | None
     within_auroc: float | None
     within_auroc_low: float | None

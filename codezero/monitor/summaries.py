@@ -1,5 +1,6 @@
 """What a person is shown of a run: its state, in lines, its last problem, the judge's audit and the proposals."""
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -104,21 +105,22 @@ def plain_line(state: RunState, exams: str = "") -> str:
 
 
 class PlainView:
-    """A line for every exam, and one each PAUSE_SECONDS at most otherwise."""
+    """A line for every exam, and one each PAUSE_SECONDS at most otherwise; none twice, and the newest in the end."""
 
     def __init__(self, write: Callable[[str], None] = print_flushed) -> None:
-        self._write = write
-        self._written: float | None = None
-        self._at: int | None = None
+        self._write, self._written = write, -math.inf
+        self._shown: tuple[int, bool] | None = None
+        """Iteration of the newest line, and whether it has an exam."""
+        self._held: RunState | None = None
+        """The newest row, while no line shows it."""
 
     def show(self, state: RunState) -> None:
         """Say where the run is, if it is time to; the first call only notes where it begins."""
-        exam, now = state.exam_now is not None, time.monotonic()
-        moved = self._at is not None and (state.iteration != self._at or exam)
-        self._at = state.iteration
-        if moved and (exam or self._written is None or now - self._written >= PAUSE_SECONDS):
-            self._written = now
-            self._write(plain_line(state))
+        row = state.iteration, state.exam_now is not None
+        self._shown = self._shown or row
+        self._held = state if row != self._shown else None
+        if row[1] or time.monotonic() - self._written >= PAUSE_SECONDS:
+            self.close()
 
     def busy(self, state: RunState) -> None:
         self.say(f"{state.busy} …")
@@ -127,7 +129,11 @@ class PlainView:
         self._write(f"codezero: {line}")
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Show what was held back."""
+        if held := self._held:
+            self._held, self._shown = None, (held.iteration, held.exam_now is not None)
+            self._written = self._written if self._shown[1] else time.monotonic()
+            self._write(plain_line(held))
 
 
 def rehearsal(stand_ins: str, facts: Mapping[str, str]) -> str:

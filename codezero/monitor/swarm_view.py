@@ -87,7 +87,7 @@ class SwarmView:
         """`view` is auto, live, plain or off."""
         terminal = live_console(view)
         self._live = Live(console=terminal, auto_refresh=False, vertical_overflow="crop") if terminal else None
-        self._write = _say_nothing if view == "off" else write
+        self._write: Callable[[str], None] = write if view != "off" else lambda _: None
         self._written: float | None = None
         self._shown: list[NodeRow] = []
 
@@ -108,7 +108,3 @@ class SwarmView:
         """Leave the last picture standing and give the terminal back."""
         if self._live is not None:
             self._live.stop()
-
-
-def _say_nothing(_: str) -> None:
-    pass

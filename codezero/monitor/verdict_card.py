@@ -66,6 +66,7 @@ class JudgedProblem:
         verdicts = [msgspec.to_builtins(verdict) for verdict in self.scored.verdicts]
         for verdict, run, mistaken in zip(verdicts, self.executed or (), self.mistaken(), strict=False):
             verdict |= {"executed": run.outcome.value, "executed_reason": run.reason, "judge_mistaken": mistaken}
+            verdict |= {"cheats": run.cheats, "unguarded_tests": run.unguarded}
         audit = {} if self.executed is None else {"audit": dict(self.contradictions())}
         family = known.get("judge/calibrated_on")
         return {"verdicts": verdicts, "calibrated_on": family, "same_family": self.same_family, **audit}
@@ -155,10 +156,14 @@ def summary(marked: Sequence[JudgedProblem], known: Metrics) -> RenderableType:
         unknown = sum(verdict.status is Status.UNAVAILABLE for verdict in verdicts)
         parts = f"{unknown} unknown to the judge, {masked - unknown} quarantined"
         lines.append(Text(f"{count(masked, 'attempt')} in no figure: {parts}", "yellow"))
-    if executed := [TRUTH[run.outcome] for problem in marked for run in problem.executed or ()]:
-        decided = [passed for passed in executed if passed is not None]
+    if executed := [run for problem in marked for run in problem.executed or ()]:
+        decided = [passed for run in executed if (passed := TRUTH[run.outcome]) is not None]
         share = percent(sum(decided) / len(decided) if decided else None)
         lines.append(Text(f"executed {share} right, {len(executed) - len(decided)} undecided"))
+        if cheats := sum(run.cheats for run in executed):
+            lines.append(Text(f"{count(cheats, 'attempt')} of the wrong ones answered for the tests", "bold red"))
+        if bare := sum(run.unguarded > 0 for run in executed):
+            lines.append(Text(f"{count(bare, 'attempt')} passed tests that cannot find a cheat", "yellow"))
     if skill := audited_skill([problem.compared() for problem in marked]):
         lines.append(Text(skill))
     lines += [*loud_mistakes(marked), Text(skill_line(known), "dim")]

@@ -1,7 +1,6 @@
 """Checks of the network and its services: ports, ways in, reach, chain, judge, hub."""
 
 import contextlib
-import http.client
 import ipaddress
 import re
 import secrets
@@ -9,8 +8,6 @@ import select
 import socket
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Generator
 from dataclasses import replace
 from multiprocessing.pool import ThreadPool
@@ -26,10 +23,10 @@ from codezero.ops.findings import Finding, fail, ok, unknown, warn
 from codezero.problems.hub import SETS
 from codezero.swarm.messages import network_settings
 from codezero.swarm.network_status import NetworkStatus, own_addresses
+from codezero.system.http_client import answer_of
 from codezero.wiring.chain import open_client
 
 DIAL_SECONDS, REQUEST_SECONDS, CHAIN_SECONDS, JUDGE_SECONDS = 4.0, 6.0, 8.0, 10.0
-MAX_RESPONSE = 1 << 16
 MOST_WAYS_IN = 16
 FRESH_SECONDS = 60.0
 """A network process writes its status every few seconds; an older one is of an earlier run."""
@@ -45,21 +42,10 @@ def page_port(config: NodeConfig) -> Finding:
         for listener in open_sockets(config.login.port):
             listener.close()
     except LoginError as error:
-        if b'"limit_seconds"' in (_answer_of(f"{where}/healthz") or b""):
+        if b'"limit_seconds"' in (answer_of(f"{where}/healthz", REQUEST_SECONDS) or b""):
             return ok(f"{where} serves the page of a node already; others' processes stand by")
         return warn(str(error), "a node trains without its page")
     return ok(f"{where} is free on 127.0.0.1 and ::1")
-
-
-def _answer_of(url: str) -> bytes | None:
-    """The beginning of what is answered, with whatever status; None: nobody answers."""
-    try:
-        with urllib.request.urlopen(url, timeout=REQUEST_SECONDS) as response:
-            return response.read(MAX_RESPONSE)
-    except urllib.error.HTTPError as error:
-        return error.read(MAX_RESPONSE)
-    except (OSError, ValueError, http.client.HTTPException):
-        return None
 
 
 def running_network(config: NodeConfig) -> NetworkStatus | None:
@@ -240,7 +226,7 @@ def _server_of(url: str) -> str:
 
     for name, path in (("vLLM", "/version"), ("Ollama", "/api/version")):
         with contextlib.suppress(EndpointError):
-            return f"{name} {server_version(_answer_of(url + path) or b'')}"
+            return f"{name} {server_version(answer_of(url + path, REQUEST_SECONDS) or b'')}"
     return "its server does not tell its version as vLLM and Ollama do"
 
 
@@ -268,7 +254,7 @@ def hub(config: NodeConfig) -> Finding:
         return isinstance(path, str) and any(Path(path).parent.glob("*.safetensors"))
 
     missing = [name for name in models if not cached(name)]
-    answers = None if constants.HF_HUB_OFFLINE else _answer_of(constants.ENDPOINT) is not None
+    answers = None if constants.HF_HUB_OFFLINE else answer_of(constants.ENDPOINT, REQUEST_SECONDS) is not None
     return judge_hub(missing, models, sets, answers)
 
 

@@ -23,7 +23,7 @@ from codezero.runs import LABEL
 from codezero.settings import quoted
 from codezero.swarm.network_status import ADDRESSES
 from codezero.system.child import Child, last_line, python
-from codezero.system.files import set_aside
+from codezero.system.files import open_regular, set_aside
 from codezero.system.signals import LEAVING_SECONDS, Stop, again
 from codezero.wiring.hardware import VISIBLE, assign_cards, describe_sharing, find_cards
 
@@ -138,7 +138,7 @@ def newest_output(node: FleetNode) -> tuple[float, str]:
     """When the node last wrote to its screen or its log since it was started, and what the last line of that says."""
     newest = (node.began, "")
     for path in (node.folder / "output.log", node.folder / "logs" / "swarm.log"):
-        with contextlib.suppress(OSError), path.open("rb") as file:
+        with contextlib.suppress(OSError), open_regular(path) as file:
             if (written := os.fstat(file.fileno()).st_mtime) >= newest[0]:
                 newest = (written, last_line(file))
     return newest[0], clean(LOG_HEAD.sub("", newest[1]))

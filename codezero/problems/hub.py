@@ -20,13 +20,12 @@ from codezero.config.learning import is_own_rows
 from codezero.errors import ProblemError
 from codezero.plugins import blamed, load_object
 from codezero.problems.rows import MAX_ROW, MAX_ROWS
-from codezero.system.lines import json_lines
+from codezero.system.http_client import answer_of
+from codezero.system.lines import data_files, json_lines
 
 Row = bytes | Mapping[str, object]
 PROBE_SECONDS = 3.0
 """Within which the hub has to answer anything at all; its library would wait for minutes."""
-SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
-"""Of files in a directory; one that is named itself may have any name."""
 
 
 class HubSet(NamedTuple):
@@ -118,9 +117,7 @@ def _returned(function: Callable[[], Iterable[object]], name: str, start: int) -
 
 def _local_files(path: Path) -> list[str]:
     """A file, or those below a directory; where some are named for a split, the training ones."""
-    files = [path] if path.is_file() else [file for file in sorted(path.rglob("*")) if file.name.endswith(SUFFIXES)]
-    if not files:
-        raise ProblemError(f"{path} is neither a file nor a directory with {', '.join(SUFFIXES)}")
+    files = data_files(path)
     return [str(path) for path in files if path.name.startswith("train")] or [str(path) for path in files]
 
 
@@ -136,7 +133,7 @@ def _hub_files(place: HubSet) -> list[str]:
             return [str(path) for path in cached]
     if constants.HF_HUB_OFFLINE:
         raise OSError("HF_HUB_OFFLINE is set, and it is not in the cache")
-    if not _answers(constants.ENDPOINT):
+    if answer_of(constants.ENDPOINT, PROBE_SECONDS) is None:
         raise OSError(f"{constants.ENDPOINT} does not answer, and it is not in the cache")
     if small:
         files = [str(path) for path in sorted(Path(fetch(repo_type="dataset")).glob(pattern))]
@@ -152,16 +149,6 @@ def _parquet(file: str, start: int) -> Iterator[Row]:
 
     datasets.disable_progress_bars()
     yield from datasets.load_dataset("parquet", data_files={"train": [file]}, split="train", streaming=True).skip(start)
-
-
-def _answers(endpoint: str) -> bool:
-    """Does it answer anything at all, be it a refusal? Proxies are those of the environment."""
-    import httpx2
-
-    try:
-        return httpx2.head(endpoint, timeout=PROBE_SECONDS).status_code < 500
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):
-        return False
 
 
 @contextlib.contextmanager

@@ -15,7 +15,8 @@ from msgspec import Meta
 
 from codezero.code.assertions import MbppRow, parse_tests
 from codezero.errors import ProblemError
-from codezero.sandbox.base import MAX_BYTES, MAX_CASES
+from codezero.sandbox.base import MAX_BYTES
+from codezero.system.lines import decode_row
 from codezero.types import Problem, Source, Standing, Worked, problem_id
 
 PYTHON3 = 3
@@ -26,6 +27,7 @@ RATINGS = (1000, 1300, 1700, 2200)
 """Ratings of Codeforces at which levels 2 to 5 begin."""
 MAX_ROW = 32 << 20
 """Bytes of one line. A row of CodeContests has every solution that was handed in, and cases of megabytes."""
+MAX_CASES = 64
 MAX_CASES_TEXT = 64 * 1024
 """Characters of all tests of one problem, of which there are at most MAX_CASES: what a peer can be sent."""
 MAX_ROWS = 20_000
@@ -175,7 +177,7 @@ def read_row(row: bytes | Mapping[str, object]) -> Worked:
     try:
         if isinstance(row, bytes) and len(row) > MAX_ROW:
             raise ProblemError(f"longer than {MAX_ROW >> 20} MiB")
-        fields = msgspec.json.decode(row, type=dict[str, object]) if isinstance(row, bytes) else row
+        fields = decode_row(row, dict[str, object]) if isinstance(row, bytes) else row
         kind = next((kind for field, kind in _KINDS.items() if field in fields), None)
         if kind is None:
             raise ProblemError("neither a row of MBPP (test_list), CodeContests (public_tests) nor DeepCoder (problem)")

@@ -7,9 +7,8 @@ given is unfit, with all that it was drawing, until it has taken the newest vers
 import asyncio
 import contextlib
 import logging
-import threading
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -20,6 +19,7 @@ from msgspec.structs import replace
 from codezero.errors import EndpointError, RolloutError
 from codezero.models.generation import Drawn
 from codezero.rollout.wire import GenerateRequest, Sampling, parse_answer, requests
+from codezero.system.http_client import LoopThread, proxy_for, trusted
 from codezero.system.signals import Backoff
 from codezero.types import Metrics
 from codezero.weights.versions import PolicyVersion
@@ -59,32 +59,6 @@ class RolloutServer:
         return self.given[1] if self.given and self.given[0] == self.address else None
 
 
-class LoopThread:
-    """An event loop in a thread of its own."""
-
-    def __init__(self) -> None:
-        self._loop, self._closing = asyncio.new_event_loop(), asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="rollout", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._closing.wait())
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """To be called from other threads; what interrupts them cancels the work."""
-        running = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return running.result()
-        finally:
-            running.cancel()
-
-    def close(self) -> None:
-        """What still runs is cancelled."""
-        self._loop.call_soon_threadsafe(self._closing.set)
-        self._thread.join()
-
-
 class RolloutServers:
     """A `generation.Backend`, for any thread. Nothing is drawn before the first `follow`."""
 
@@ -106,7 +80,7 @@ class RolloutServers:
         self._pushed: set[int] = set()
         self._whole = 0  # bytes
         self._reason = "no version was pushed"
-        self._thread = LoopThread()
+        self._thread = LoopThread("rollout")
         self._session = self._thread.run(self._open())
 
     def draw(
@@ -151,7 +125,8 @@ class RolloutServers:
 
     async def _open(self) -> aiohttp.ClientSession:
         self._tasks: set[asyncio.Task[Any]] = {asyncio.create_task(self._keep_up(each)) for each in self._servers}
-        options: dict[str, Any] = {"connector": aiohttp.TCPConnector(limit=0), "cookie_jar": aiohttp.DummyCookieJar()}
+        connector = aiohttp.TCPConnector(limit=0, ssl=trusted())
+        options: dict[str, Any] = {"connector": connector, "cookie_jar": aiohttp.DummyCookieJar()}
         return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False, **options)
 
     async def _end(self) -> None:
@@ -249,7 +224,8 @@ class RolloutServers:
         headers |= {"Authorization": f"Bearer {server.token}"} if server.token else {}
         method, url = "GET" if route == "weight_info" else "POST", f"{server.address}/{route}"
         data = msgspec.json.encode(body or {})
-        async with self._session.request(method, url, data=data, headers=headers, allow_redirects=False) as response:
+        way: Any = {"headers": headers, "proxy": proxy_for(url), "allow_redirects": False}
+        async with self._session.request(method, url, data=data, **way) as response:
             answer = await read_answer(response, limit)
         if response.status != 200:
             reason = (answer[:200].decode(errors="replace").splitlines() or [""])[0]

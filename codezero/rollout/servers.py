@@ -13,9 +13,10 @@ from aiohttp import web
 
 from codezero.config.training import host_and_port
 from codezero.errors import ConfigError, EndpointError, RolloutError, translated
-from codezero.rollout.client import LoopThread, RolloutServer, read_answer
+from codezero.rollout.client import RolloutServer, read_answer
 from codezero.system.child import Child, how_it_ended
 from codezero.system.files import set_aside
+from codezero.system.http_client import LoopThread
 from codezero.system.signals import Backoff, Stop
 from codezero.system.web import HEAD_SECONDS, check_bearer
 from codezero.weights import TOKEN
@@ -126,7 +127,7 @@ def serving(app: web.Application, listen: str, setting: str, token: str, variabl
         raise ConfigError(f"{setting}={listen} is open to other machines; set {variable} to a secret, here and there")
     with translated(ConfigError, f"{setting}={listen} cannot be listened at", OSError):
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    thread = LoopThread()
+    thread = LoopThread("rollout")
     runner = web.AppRunner(
         app, access_log=None, handle_signals=False, handler_cancellation=True, shutdown_timeout=1.0,
         keepalive_timeout=HEAD_SECONDS,

@@ -13,14 +13,12 @@ from typing import TypeVar
 from codezero.code.assertions import parse_cases
 from codezero.errors import ProblemError
 
-MAX_CASES = 64
-"""Only this many are run, from the first: they bound the time one program can take."""
 MAX_CASE = 2**20
 """Characters of one; a longer one is UNKNOWN."""
 MAX_BYTES = 16 * 1024
 """Longest code, and longest assertions together; longer ones are UNKNOWN."""
 MAX_OUTPUT_BYTES = 256 * 1024
-"""A program that prints more is wrong."""
+"""A program that prints more, and more than twice what is wanted, is wrong."""
 
 LACKS = "lacks the package "
 """Begins the reason of an execution that would need another package; its name follows."""
@@ -78,10 +76,14 @@ TRUTH: dict[Outcome, bool | None] = {Outcome.PASS: True, Outcome.FAIL: False, Ou
 class Execution:
     outcome: Outcome
     reason: str = ""
-    """Why not PASS, in a phrase of at most 200 printable characters."""
+    """Why not PASS, or what of a PASS is not guarded, in a phrase of at most 200 printable characters."""
     provisional: bool = False
     """A FAIL that CPython need not see: the code raised something, or hit a limit, in an interpreter that is slower and
     knows less. A sandbox behind this one decides; without one it stands."""
+    cheats: bool = False
+    """A FAIL of code that passed its tests and also what must fail: it answers for them."""
+    unguarded: int = 0
+    """Tests of a PASS that have no condition to find a cheat by."""
     printed: str = field(default="", compare=False)
     """What a program wrote where something else was wanted, cut as the reason is."""
 
@@ -168,9 +170,9 @@ class Tier(Sandbox):
         """Tests that `read_assertions` has taken."""
 
     @abstractmethod
-    def run_cases(self, code: str, inputs: Sequence[str], *, main: bool) -> Generator[Execution | str]:
+    def run_cases(self, code: str, inputs: Sequence[str], most: int, *, main: bool) -> Generator[Execution | str]:
         """What the program prints for each stdin, or why it does not come to its end. Later ones are not begun before
-        they are asked for."""
+        they are asked for. most: bytes that it may print."""
 
     def refusal(self, job: Job) -> str:
         if not job.tests:
@@ -178,7 +180,7 @@ class Tier(Sandbox):
         if not job.stdio and _length("\n".join(job.tests)) > MAX_BYTES:
             return f"tests longer than {MAX_BYTES} bytes"
         try:
-            parse_cases(job.tests[:MAX_CASES], MAX_CASE) if job.stdio else self.read_assertions(job.tests)
+            parse_cases(job.tests, MAX_CASE) if job.stdio else self.read_assertions(job.tests)
         except ProblemError as error:
             return _phrase(str(error))
         return ""
@@ -192,8 +194,9 @@ class Tier(Sandbox):
 
     def _compare_cases(self, job: Job) -> Execution:
         """Run the cases in order until one does not hold."""
-        cases = parse_cases(job.tests[:MAX_CASES], MAX_CASE)
-        with closing(self.run_cases(job.code, [case.input for case in cases], main=job.main)) as executions:
+        cases = parse_cases(job.tests, MAX_CASE)
+        most = max(MAX_OUTPUT_BYTES, *(2 * _length(case.output) for case in cases))
+        with closing(self.run_cases(job.code, [case.input for case in cases], most, main=job.main)) as executions:
             for number, (case, execution) in enumerate(zip(cases, executions, strict=True), start=1):
                 if isinstance(execution, str):
                     other = replace(failed("prints something else"), printed=_phrase(execution))

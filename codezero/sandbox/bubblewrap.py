@@ -1,10 +1,10 @@
-"""Generated code, executed by a full CPython in jails of bubblewrap; alone, or where Monty cannot tell.
+"""Generated code, executed by a full CPython in a jail of bubblewrap; alone, or where Monty cannot tell.
 
-The verdict is made where the code is not. Its jail gets what to call or what stands on stdin, never what should come
-of it; tests run in another jail, and output is compared here. So code that seizes its process can only answer, and a
-forged answer has to be right.
+What a program prints is compared outside its jail, which never gets what should come out. The tests of a function run
+in one process with it, and what passes runs again under a control that it cannot see (`control.py`).
 """
 
+import json
 import logging
 import signal
 import sys
@@ -17,60 +17,31 @@ import msgspec
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from codezero.code.parsing import BUILTINS, modules_imported
-from codezero.errors import ConfigError, ProblemError, SandboxError
+from codezero.errors import ConfigError, SandboxError
 from codezero.sandbox import jail
-from codezero.sandbox.assertions import read_as_builtins, read_test
-from codezero.sandbox.base import (
-    ALL_HOLD,
-    LACKS,
-    MAX_OUTPUT_BYTES,
-    Execution,
-    Job,
-    Outcome,
-    Sandbox,
-    Tier,
-    failed,
-    unknown,
-)
+from codezero.sandbox.base import LACKS, Execution, Job, Outcome, Sandbox, Tier, failed, unknown
+from codezero.sandbox.control import HELD, MISSED, TAG, Run, SiteCounts, control_of
 from codezero.sandbox.jail import Ended, Jail
 from codezero.sandbox.jail_main import SOLUTION
 from codezero.sandbox.monty import MontySandbox
 
-_BEHIND = frozenset(
-    (
-        "asyncio",
-        "inspect",
-        "threading",
-        "multiprocessing",
-        "ctypes",
-        "gc",
-        "dis",
-        "pickle",
-        "weakref",
-        "unittest",
-        "pytest",
-    )
-)
-"""Modules that need an object itself, where the tests have a mirror of it, or that run tests in a way of their own."""
 _logger = logging.getLogger(__name__)
 
 
+_COUNTS = {"held": HELD, "missed": MISSED}
+
+
 class _Report(msgspec.Struct):
-    """What `jail_main` and `jail_tests` say."""
+    """What `jail_main` says."""
 
     raised: tuple[str, str] | None = None
     """Type and message of the exception that ended the run."""
     missing: str | None = None
     """The file or module whose lack raised it."""
-    foreign: bool = True
-    """The code raised it, not the tests."""
-    failed: int | None = None
-    """Number of the test that does not hold."""
     unclear: str = ""
     """Why the tests cannot be decided."""
-    ended: bool = False
-    """The code's process ended before its tests did."""
+    held: list[int] = []
+    missed: list[int] = []
 
 
 MAX_PACKAGES = 64
@@ -106,11 +77,11 @@ def find_packages(names: Sequence[str]) -> tuple[Path, ...]:
 
 
 class BubblewrapSandbox(Tier):
-    """A fresh jail for each program, and in it a fresh process for each case of a program that reads stdin; for
-    assertions a second jail, which asks the first.
+    """A fresh jail for each program, and in it a fresh process for each case of a program that reads stdin; a function
+    whose tests pass gets another jail, and a process for each time that they run under control.
 
     seconds: processor time of a test; it is also ended after twice that, and two seconds, by the clock. total_seconds:
-    the same, of all tests of a program. memory_mib: address space of each of a jail's processes; there can be five.
+    the same, of all tests of a program. memory_mib: address space of each of a jail's processes; there can be nine.
     packages: names of installed packages that programs may import.
     """
 
@@ -131,31 +102,35 @@ class BubblewrapSandbox(Tier):
 
     def close(self) -> None: ...
 
-    def run_cases(self, code: str, inputs: Sequence[str], *, main: bool) -> Generator[Execution | str]:
-        with closing(self._jail.run_program(code, inputs, name="__main__" if main else SOLUTION)) as jail:
+    def run_cases(self, code: str, inputs: Sequence[str], most: int, *, main: bool) -> Generator[Execution | str]:
+        with closing(self._jail.run(code, inputs, most=most, name="__main__" if main else SOLUTION)) as jail:
             for ended in jail:
-                report, fault = _read(ended), _ending(ended)
-                if fault is None and report is not None:
-                    fault = _stopped(report)
+                fault = _ending(ended, most) or _stopped(_read(ended) or _Report())
                 yield fault or ended.printed.decode("utf-8", "replace")
 
     def read_assertions(self, tests: tuple[str, ...]) -> None:
-        trees = [read_test(test, number) for number, test in enumerate(tests, start=1)]
-        if behind := _BEHIND & {name.partition(".")[0] for tree in trees for name in modules_imported(tree)}:
-            raise ProblemError(f"the tests use {min(behind)}, which tests apart from the code cannot")
+        control_of(tests)
 
     def run_assertions(self, code: str, tests: tuple[str, ...]) -> Execution:
-        trees = [read_test(test, number) for number, test in enumerate(tests, start=1)]
-        tested, answered = self._jail.run_tests(code, tests, sorted(BUILTINS - read_as_builtins(trees)))
-        if not tested.begun:
-            return unknown("the jail does not begin in time")
-        report = _read(tested)
-        if report is None:
-            late = tested.status in (None, 128 + signal.SIGALRM)
-            return failed("time limit") if late else unknown("the tests take too long, or too much memory")
-        if report.ended:
-            return _ending(answered) or failed("ends before its tests do")
-        return _stopped(report) if report != _Report() else ALL_HOLD
+        control = control_of(tests)
+        runs = control.runs()
+        with closing(self._counts(code, runs)) as counts:
+            return control.decide(runs, counts)
+
+    def _counts(self, code: str, runs: Sequence[Run]) -> Generator[SiteCounts]:
+        for part in (runs[:1], *(runs[at : at + 2] for at in range(1, len(runs), 2))):
+            # a jail of its own, so that nothing tells a run what an earlier one has shown
+            texts = [json.dumps({"helpers": run.helpers, "tests": run.tests}) for run in part]
+            tests = len(part[0].tests)
+            with closing(self._jail.run(code, texts, name=SOLUTION, tests=tests, counts=_COUNTS)) as jail:
+                yield from map(_counted, jail)
+
+
+def _counted(ended: Ended) -> SiteCounts:
+    report = _read(ended)
+    if report is None:
+        return SiteCounts(fault=_ending(ended, 0) or failed("ends before its tests do"))
+    return SiteCounts(report.held, report.missed, _stopped(report))
 
 
 def _read(ended: Ended) -> _Report | None:
@@ -166,23 +141,22 @@ def _read(ended: Ended) -> _Report | None:
         return None
 
 
-def _stopped(report: _Report) -> Execution:
+def _stopped(report: _Report) -> Execution | None:
     """Why a run that left a report did not come to its end."""
     if report.unclear:
         return unknown(report.unclear)
-    if report.failed is not None:
-        return failed(f"test {report.failed} fails")
     if report.raised is None:
-        return failed("ends before its tests do")
+        return None
     name, message = report.raised
+    if name == "AssertionError" and message.startswith(TAG):
+        return failed(f"test {message.removeprefix(TAG).strip()} fails")
     if lack := _lack(name, message, report.missing):
         return unknown(lack)
-    if not report.foreign and name in _OF_TESTS:
-        return unknown(f"the tests cannot be run here: {name}: {message}")
+    if name == "SystemExit":
+        return failed("ends before its tests do")
     return failed("memory limit" if name == "MemoryError" else f"{name}: {message}")
 
 
-_OF_TESTS = frozenset({"ImportError", "MemoryError", "RecursionError", "OSError", "SyntaxError"})
 _MACHINE = ("/proc", "/sys", "/dev", "/etc", "/home", "/root", "/usr", "/var", "/run", "/mnt", "/opt")
 """Folders that look otherwise in the jail than elsewhere."""
 
@@ -195,17 +169,17 @@ def _lack(name: str, message: str, missing: str | None) -> str:
         known = root in sys.stdlib_module_names
         return "" if nested else f"the jail's Python lacks {root}" if known else f"{LACKS}{root} (audit.packages)"
     opened = name in {"FileNotFoundError", "PermissionError", "NotADirectoryError"}
-    if (opened and (missing or "").startswith(_MACHINE)) or name in {"PermissionError", "BlockingIOError"}:
+    if missing and ((opened and missing.startswith(_MACHINE)) or name in {"PermissionError", "BlockingIOError"}):
         return f"the jail lacks something: {name}: {message}"
     return f"the jail lacks something: {name}: {message}" if "can't start new thread" in message else ""
 
 
-def _ending(ended: Ended) -> Execution | None:
+def _ending(ended: Ended, most: int) -> Execution | None:
     """Why a run without a report ended; None: as a program should."""
     if not ended.begun:
         return unknown("the jail does not begin in time")
-    if len(ended.printed) > MAX_OUTPUT_BYTES:
-        return failed(f"prints more than {MAX_OUTPUT_BYTES} bytes")
+    if len(ended.printed) > most:
+        return failed(f"prints more than {most} bytes")
     if ended.status in (None, 128 + signal.SIGXCPU, 128 + signal.SIGALRM):
         return failed("time limit")
     if ended.status == 128 + signal.SIGKILL:

@@ -5,20 +5,32 @@ order of insertion; lazy values are lists; `round` to decimals rounds ties of th
 reference in front of a word character (`\\1_`), an empty match behind another, and `$` in front of a last newline;
 `hasattr` knows no methods; a few functions of `math` differ in the last digit; some methods of classes are never
 called. What is lazy is computed to its end, so an exception or a limit may come from elements that CPython never
-reaches. Code that catches exceptions catches what Monty raises of its own too. Not found here: a set or a generator
-expression handed to a function of the code's own by a longer way, `repr` of some floats above 1e15, a NaN that equals
-itself in a list, and a width for `None` in a format.
+reaches. Code that catches exceptions catches what Monty raises of its own too. A NaN in a list equals itself, and a
+method never does. Not found here: a set or a generator expression handed to a function of the code's own by a longer
+way, `repr` of some floats above 1e15, and a width for `None` in a format. CPython evaluates annotations where a
+function or class is defined, Monty never: their names have to be builtins, or bound at module level above, and what is
+subscripted a generic type with as many parameters as it takes.
 """
 
 import ast
+import builtins
 import itertools
 import re
 from collections.abc import Iterator
 from typing import Literal
 
 from codezero.code.dead_code import plain_targets
-from codezero.code.parsing import UNPARSEABLE, FunctionNode, called, dotted, names, own_nodes, parse_quietly
-from codezero.sandbox.annotations import doubtful_annotation
+from codezero.code.parsing import (
+    BUILTINS,
+    UNPARSEABLE,
+    FunctionNode,
+    called,
+    dotted,
+    names,
+    names_bound,
+    own_nodes,
+    parse_quietly,
+)
 from codezero.sandbox.base import ALL_HOLD, Execution, Outcome
 
 _LAZY = ("enumerate", "filter", "map", "reversed", "zip")
@@ -87,7 +99,7 @@ def silent_gap(code: str, shown: Execution = ALL_HOLD) -> str:
     if fails and any(isinstance(node, ast.ExceptHandler) and dotted(node.type) != "EOFError" for node in nodes):
         return "the code may catch what only Monty raises"
     lazy = _lazy_gaps(nodes, parents, own, shown.provisional)
-    if shown.outcome is Outcome.PASS and (annotation := doubtful_annotation(nodes, tree)):
+    if shown.outcome is Outcome.PASS and (annotation := _doubtful_annotation(nodes, tree)):
         return f"the annotation {annotation} is not evaluated"
     gaps = itertools.chain(_gaps(nodes, parents, own), _set_gaps(nodes, parents), lazy, _pattern_gaps(nodes, parents))
     return next(gaps, "")
@@ -107,6 +119,12 @@ def _gaps(nodes: list[ast.AST], parents: _Parents, own: set[str]) -> Iterator[st
                 yield "getattr is not as in CPython"
             case ast.Attribute(attr=name) | ast.alias(name=name) if name in _LAST_DIGIT:
                 yield f"{name} differs in its last digit"
+            case ast.Attribute(attr="nan") | ast.alias(name="nan"):
+                yield "a NaN in a list equals itself"
+            case ast.Constant(value=str(text)) if text.strip(" +-").lower() == "nan":
+                yield "a NaN in a list equals itself"
+            case ast.Attribute(attr=name, ctx=ast.Load()) if name in own and called(parents[node]) != dotted(node):
+                yield f"the method {name} is a value"
             case _:
                 pass
 
@@ -244,3 +262,137 @@ def _is_order_free(node: ast.AST, parents: _Parents, sets: set[ast.AST]) -> bool
             return bool(plain_targets(assignment))
         case parent:
             return parent in sets or isinstance(parent, _ORDER_FREE_PLACES)
+
+
+_BUILTIN_GENERIC = frozenset(("list", "tuple", "set", "frozenset", "dict", "type"))
+_ONE = frozenset((
+    "List", "Set", "FrozenSet", "Deque", "Sequence", "MutableSequence", "Iterable", "Iterator", "Collection", "Type",
+    "Container", "Optional", "AbstractSet", "MutableSet", "Counter", "KeysView", "ValuesView",
+))  # fmt: skip
+_TWO = frozenset(("Dict", "DefaultDict", "OrderedDict", "Mapping", "MutableMapping", "ItemsView"))
+_TYPING = _ONE | _TWO | {"Tuple", "Union", "Callable"}
+
+
+def _doubtful_annotation(nodes: list[ast.AST], tree: ast.Module) -> str:
+    """The text of one that may raise, or that names what is not there yet; empty when all are as they should be."""
+    if any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body):
+        return ""
+    bound = dict(_module_names(tree))
+    local = {part for node in nodes if isinstance(node, FunctionNode) for part in ast.walk(node)}
+    for annotation in _evaluated(nodes, local):
+        if not _Reader(bound, annotation.lineno).fits(annotation):
+            return ast.unparse(annotation)[:40]
+    return ""
+
+
+def _evaluated(nodes: list[ast.AST], local: set[ast.AST]) -> Iterator[ast.expr]:
+    for node in nodes:
+        match node:
+            case ast.arg(annotation=ast.expr() as annotation):
+                yield annotation
+            case (
+                ast.FunctionDef(returns=ast.expr() as annotation)
+                | ast.AsyncFunctionDef(returns=ast.expr() as annotation)
+            ):
+                yield annotation
+            case ast.AnnAssign(annotation=annotation, target=target) if node not in local or not isinstance(
+                target, ast.Name
+            ):
+                yield annotation
+            case _:
+                pass
+
+
+def _module_names(tree: ast.Module) -> Iterator[tuple[str, tuple[int, str]]]:
+    """Names of the module, the line after which they are there, and what they are: class, value or generic type."""
+    for node in tree.body:
+        line = node.end_lineno or node.lineno
+        match node:
+            case ast.ImportFrom(module=str(module), names=aliases, level=0):
+                for alias in aliases:
+                    typed = module in ("typing", "collections.abc") and alias.name in _TYPING
+                    yield alias.asname or alias.name, (line, alias.name if typed else "class")
+            case ast.Import(names=aliases):
+                yield from ((alias.asname or alias.name.partition(".")[0], (line, alias.name)) for alias in aliases)
+            case ast.ClassDef(name=name):
+                yield name, (line, "class")
+            case ast.FunctionDef(name=name):
+                yield name, (line, "value")
+            case _:
+                yield from ((name, (line, "value")) for name in names_bound(node))
+
+
+class _Reader:
+    """Of one annotation, at its line."""
+
+    def __init__(self, bound: dict[str, tuple[int, str]], line: int) -> None:
+        self._bound, self._line = bound, line
+
+    def fits(self, node: ast.expr) -> bool:
+        """Does it evaluate, to whatever?"""
+        match node:
+            case ast.Constant():
+                return True
+            case ast.Name(id=name):
+                return self._kind(name) != ""
+            case _:
+                return self._is_type(node)
+
+    def _kind(self, name: str) -> str:
+        line, kind = self._bound.get(name, (0, "class" if name in BUILTINS else ""))
+        return kind if line < self._line else ""
+
+    def _is_type(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Constant(value=None):
+                return True
+            case ast.Constant(value=str(text)):
+                return text.isidentifier()
+            case ast.Name(id=name):
+                return self._kind(name) not in ("", "value")
+            case ast.Attribute(value=ast.Name(id=module), attr=name):
+                return self._kind(module) == "typing" and name in _TYPING | {"Any"}
+            case ast.Subscript(value=base, slice=given):
+                parts = given.elts if isinstance(given, ast.Tuple) else [given]
+                return self._takes(self._generic(base), parts)
+            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+                sides = (left, right)
+                texts = any(isinstance(side, ast.Constant) and side.value is not None for side in sides)
+                return not texts and isinstance(left, ast.Name | ast.Subscript) and all(map(self._is_class, sides))
+            case _:
+                return False
+
+    def _is_class(self, node: ast.expr) -> bool:
+        """May it stand beside `|`? A function, such as `any`, may not."""
+        function = isinstance(node, ast.Name) and not isinstance(getattr(builtins, node.id, type), type)
+        return self._is_type(node) and not function
+
+    def _generic(self, base: ast.expr) -> str:
+        match base:
+            case ast.Name(id=name):
+                kind = self._kind(name)
+                return name if name in _BUILTIN_GENERIC and name not in self._bound else kind
+            case ast.Attribute(value=ast.Name(id=module), attr=name):
+                return name if self._kind(module) == "typing" else ""
+            case _:
+                return ""
+
+    def _takes(self, generic: str, parts: list[ast.expr]) -> bool:
+        if generic == "Callable":
+            arguments = parts[0].elts if isinstance(parts[0], ast.List) else []
+            dots = isinstance(parts[0], ast.Constant) and parts[0].value is ...
+            return (
+                len(parts) == 2
+                and (dots or isinstance(parts[0], ast.List))
+                and all(map(self._is_type, [*arguments, parts[1]]))
+            )
+        if (
+            generic in ("Tuple", "tuple")
+            and len(parts) == 2
+            and isinstance(parts[1], ast.Constant)
+            and parts[1].value is ...
+        ):
+            parts = parts[:1]
+        count = 1 if generic in _ONE else 2 if generic in _TWO else len(parts)
+        known = generic in _TYPING or generic in _BUILTIN_GENERIC
+        return known and len(parts) == count and all(map(self._is_type, parts))

@@ -6,7 +6,6 @@ with the process that opened it, and all that lives in it dies with the jail. Ca
 needs are refused by a filter (`seccomp.py`). A hole in those that are left is a hole in the jail.
 """
 
-import functools
 import json
 import os
 import re
@@ -24,7 +23,6 @@ from typing import Any
 
 from codezero.errors import SandboxError
 from codezero.sandbox import jail_main
-from codezero.sandbox.base import MAX_OUTPUT_BYTES
 from codezero.sandbox.seccomp import jail_filter
 
 _NOBODY = 65534
@@ -67,7 +65,7 @@ else:
 @dataclass(frozen=True, slots=True)
 class Ended:
     printed: bytes = b""
-    """The first MAX_OUTPUT_BYTES + 1 bytes of stdout."""
+    """Of stdout; one byte more than it may print, where it prints more."""
     report: bytes = b""
     """What `jail_main` and whoever else had its channel wrote."""
     status: int | None = None
@@ -86,71 +84,46 @@ class Jail:
     memory_mib: int
     packages: tuple[Path, ...] = ()
 
-    def run_program(self, code: str, inputs: Iterable[str] = ("",), *, name: str = "__main__") -> Generator[Ended]:
-        """Run `code` as the module `name`, once for each text on its stdin, a process each. A text goes into the jail
-        when it is asked for, so no process can see a later one. Raises SandboxError when the jail does not come about.
+    def run(self, code: str, texts: Sequence[str], *, most: int = 0, name: str = "__main__", tests: int = 0,
+            counts: dict[str, str] | None = None) -> Generator[Ended]:  # fmt: skip
+        """Run `code` as the module `name`, once for each of the texts, a process each, with the text on its stdin.
+
+        A text goes into the jail when it is asked for, so no process can see a later one. most: bytes that it may
+        print. tests: how many a text has that runs behind the code; counts: the lists that its report has, and their
+        names there. Raises SandboxError when the jail does not come about.
         """
+        seconds = min(self.total_seconds, self.seconds * (tests + 1))
+        total = seconds * len(texts) if tests else self.total_seconds
+        plan = {"name": name, "output": most + 1, "counts": counts or {}, "total": total}
         with ExitStack() as stack:
-            opened = self._open(stack, "jail_main", code, self.total_seconds, {"name": name})
+            opened = self._open(stack, code, plan)
             if not _begins(*opened):
                 yield Ended(begun=False)
                 return
-            deadline = time.monotonic() + 2 * self.total_seconds + _GRACE_SECONDS
-            for text in inputs:
-                ends = min(deadline, time.monotonic() + 2 * self.seconds + _GRACE_SECONDS)
-                _tell(opened[1], text.encode(), ends)
-                yield _hear(*opened, ends)
-
-    def run_tests(self, code: str, tests: Sequence[str], claimed: Sequence[str]) -> tuple[Ended, Ended]:
-        """Run `tests` against `code`, each in a jail of its own. What came of the tests, and of the code.
-
-        claimed: builtins that in the tests are the code's. Raises SandboxError when a jail does not come about.
-        """
-        total = min(self.total_seconds, self.seconds * (len(tests) + 1))
-        asking = {"tests": list(tests), "claimed": list(claimed), "seconds": total}
-        with ExitStack() as stack:
-            ends = [stack.enter_context(end) for end in socket.socketpair()]
-            opened = [
-                self._open(stack, "jail_tests", text, total, plan | {"link": end.fileno()}, end)
-                for text, plan, end in zip(("", code), (asking, {}), ends, strict=True)
-            ]
-            if not all(_begins(*each) for each in opened):
-                return Ended(begun=False), Ended(begun=False)
             deadline = time.monotonic() + 2 * total + _GRACE_SECONDS
-            for _, channel in opened:
-                _tell(channel, b"", deadline)
-            tested = _hear(*opened[0], deadline)
-            return tested, _hear(*opened[1], min(deadline, time.monotonic() + _GRACE_SECONDS))
+            for text in texts:
+                ends = min(deadline, time.monotonic() + 2 * seconds + _GRACE_SECONDS)
+                _tell(opened[1], text.encode("utf-8", "surrogatepass"), ends)
+                yield _hear(*opened, most, ends)
 
     def _open(
-        self, stack: ExitStack, script: str, code: str, total: float, plan: dict[str, Any], *links: socket.socket
+        self, stack: ExitStack, code: str, plan: dict[str, Any]
     ) -> "tuple[subprocess.Popen[bytes], socket.socket]":
-        """Start a jail that runs `script`; it, and the channel to it. links: its own from now on."""
-        # processes and threads together: seven, bubblewrap's own and its first child among them
-        limits = {"RLIMIT_NPROC": 7, "RLIMIT_NOFILE": 64, "RLIMIT_FSIZE": 2**20, "RLIMIT_CORE": 0}
+        """Start a jail; it, and the channel to it."""
+        # processes and threads together: bubblewrap's own and its first child among them, and a pool of four
+        limits = {"RLIMIT_NPROC": 12, "RLIMIT_NOFILE": 64, "RLIMIT_FSIZE": 2**20, "RLIMIT_CORE": 0}
         limits["RLIMIT_AS"] = self.memory_mib * 2**20
-        most = {"seconds": self.seconds, "total": total, "output": MAX_OUTPUT_BYTES + 1, "limits": limits}
         contents = {
-            **_scripts(script),
-            "plan.json": json.dumps(most | plan).encode(),
+            "codezero/sandbox/jail_main.py": Path(jail_main.__file__).read_bytes(),
+            "plan.json": json.dumps(plan | {"seconds": self.seconds, "limits": limits}).encode(),
             "main.py": code.encode("utf-8", "surrogatepass"),
         }
         files = {name: _file(data, stack) for name, data in contents.items()}
         channel, inner = (stack.enter_context(end) for end in socket.socketpair())
-        kept = [inner, *links]
-        process, first = _start(script, files, self.packages, _file(jail_filter(), stack), kept)
+        process, first = _start(files, self.packages, _file(jail_filter(), stack), inner)
         stack.callback(_end, process, first)
-        for end in kept:
-            end.close()
+        inner.close()
         return process, channel
-
-
-@functools.cache
-def _scripts(script: str) -> dict[str, bytes]:
-    """What runs in jails, by the names it has there."""
-    folder, others = Path(jail_main.__file__).parent, ("jail_values", "jail_link", "jail_tests")
-    names = ("jail_main", *(others if script in others else ()))
-    return {f"codezero/sandbox/{name}.py": (folder / f"{name}.py").read_bytes() for name in names}
 
 
 def _begins(process: subprocess.Popen[bytes], channel: socket.socket) -> bool:
@@ -174,11 +147,11 @@ def _tell(channel: socket.socket, text: bytes, deadline: float) -> None:
         channel.sendall(len(text).to_bytes(4, "little") + text)
 
 
-def _hear(process: subprocess.Popen[bytes], channel: socket.socket, deadline: float) -> Ended:
+def _hear(process: subprocess.Popen[bytes], channel: socket.socket, most: int, deadline: float) -> Ended:
     """What came of the text. Whatever answers may lie, but neither too long nor for too long."""
     try:
         status, report, printed = jail_main.ANSWER.unpack(_receive(channel, jail_main.ANSWER.size, deadline))
-        if report > jail_main.MAX_REPORT_BYTES or printed > MAX_OUTPUT_BYTES + 1:
+        if report > jail_main.MAX_REPORT_BYTES or printed > most + 1:
             return Ended()
         report = _receive(channel, report, deadline)
         return Ended(_receive(channel, printed, deadline), report, status)
@@ -224,23 +197,20 @@ def _file(data: bytes, stack: ExitStack) -> int:
 
 
 def _start(
-    script: str, files: dict[str, int], packages: Iterable[Path], calls: int, ends: Sequence[socket.socket]
+    files: dict[str, int], packages: Iterable[Path], calls: int, end: socket.socket
 ) -> tuple[subprocess.Popen[bytes], int | None]:
-    """bubblewrap, and a descriptor of the first process in its jail, or None when there came to be no jail.
-
-    ends: the first is its stdin, the others keep their numbers.
-    """
+    """bubblewrap, and a descriptor of the first process in its jail, or None when there came to be no jail."""
     # a process of root is exempt from the limit on processes
     user = _NOBODY if os.geteuid() == 0 else None
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as info:
         try:
             process = subprocess.Popen(
-                _command(script, files, packages, writing, calls),
-                stdin=ends[0].fileno(),
+                _command(files, packages, writing, calls),
+                stdin=end.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                pass_fds=[writing, calls, *files.values(), *(end.fileno() for end in ends[1:])],
+                pass_fds=[writing, calls, *files.values()],
                 cwd="/",
                 env={},
                 start_new_session=True,  # Ctrl-C is for the node, whose verdict it must not change
@@ -259,7 +229,7 @@ def _start(
         return process, None
 
 
-def _command(script: str, files: dict[str, int], packages: Iterable[Path], info: int, calls: int) -> list[str]:
+def _command(files: dict[str, int], packages: Iterable[Path], info: int, calls: int) -> list[str]:
     base = Path(sys.base_prefix).resolve()
     python = _PYTHON if _PYTHON.exists() else base / "bin" / "python3"
     environment = {"PATH": "/usr/bin", "HOME": "/tmp", "PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
@@ -275,12 +245,13 @@ def _command(script: str, files: dict[str, int], packages: Iterable[Path], info:
         *("--tmpfs", "/dev", "--symlink", f"{jail_main.STREAMS}/stdin", "/dev/stdin"),
         *("--symlink", f"{jail_main.STREAMS}/stdout", "/dev/stdout", "--symlink", "null", "/dev/stderr"),
         *(part for path in _DEVICES for part in ("--dev-bind", path, path)),
-        *("--size", str(16 * 2**20), "--tmpfs", "/tmp", "--size", str(8 * 2**20), "--tmpfs", jail_main.STREAMS),
+        *("--size", str(16 * 2**20), "--tmpfs", "/dev/shm", "--size", str(16 * 2**20), "--tmpfs", "/tmp"),
+        *("--size", str(8 * 2**20), "--tmpfs", jail_main.STREAMS),
         *(part for path in packages for part in ("--ro-bind", str(path), f"{jail_main.PACKAGES}/{path.name}")),
         *(part for name, number in files.items() for part in ("--ro-bind-data", str(number), f"/jail/{name}")),
         *(("--seccomp", str(calls)) if jail_filter() else ()),
         *("--remount-ro", "/", "--remount-ro", "/dev", "--chdir", "/jail"),
-        *("--", str(python), "-S", "-s", "-B", "-c", f"from codezero.sandbox.{script} import main; main()"),
+        *("--", str(python), "-S", "-s", "-B", "-c", "from codezero.sandbox.jail_main import main; main()"),
     ]
 
 
@@ -291,7 +262,7 @@ def why_not() -> str:
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap)"
     try:
-        (ended,) = Jail(seconds=5, total_seconds=5, memory_mib=256).run_program(_PROBE)
+        (ended,) = Jail(seconds=5, total_seconds=5, memory_mib=256).run(_PROBE, [""], most=99)
     except SandboxError as error:
         return str(error)
     if ended.printed.strip() != b"walls hold":

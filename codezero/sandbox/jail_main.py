@@ -1,9 +1,9 @@
 """What runs inside the jail, where nothing can be trusted: it executes a program and reports what came of it.
 
 codezero itself takes constants from here and calls nothing: a bare Python 3.8 or newer runs this file in the jail. For
-each text that comes in on the channel a fresh process runs the program with that text as its stdin; what it leaves
-running or in files is gone before the next text is asked for. The program shares that process and can forge any
-report. That is harmless: what goes in comes in here, never what should come of it, so a forged answer has to be right.
+each text that comes in on the channel a fresh process runs the program with that text as its stdin, or, for a function,
+with the tests in it; what it leaves running or in files is gone before the next text is asked for. The program shares
+that process and can forge any report. What should be printed is compared outside; tests have a control (`control.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import math
 import os
 import resource
+import select
 import signal
 import struct
 import sys
@@ -57,7 +58,6 @@ def run(code: bytes, namespace: dict[str, Any]) -> dict[str, Any]:
     """A whole program between stdin and stdout. Raises SystemExit as such a program does."""
     try:
         exec(compile(code, "main.py", "exec", dont_inherit=True), namespace)
-        sys.stdout.flush()
     except SystemExit:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever it raises is reported
@@ -65,15 +65,41 @@ def run(code: bytes, namespace: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def raised(error: BaseException, *, foreign: bool = True) -> dict[str, Any]:
-    """The report of an error. foreign: it is the answer's. missing: the file or module that is not there."""
+def examine(code: bytes, namespace: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any]:
+    """Run the tests, which stand on stdin, behind the code and in its namespace. The plan names lists of the report."""
+    run = json.load(sys.stdin)
+    os.truncate(f"{STREAMS}/stdin", 0)
+    os.dup2(2, 1)  # what functions print is nobody's
+    helpers: dict[str, Any] = {}
+    report: dict[str, Any] = {}
+    try:
+        tests = [
+            compile(test, f"test {number}", "exec", dont_inherit=True) for number, test in enumerate(run["tests"], 1)
+        ]
+    except SyntaxError as error:
+        return {"unclear": f"the jail's Python cannot read the tests: {error}"}
+    try:
+        exec(run["helpers"], helpers)
+        exec(compile(code, "main.py", "exec", dont_inherit=True), namespace)
+        namespace.update({name: each for name, each in helpers.items() if not name.startswith("__")})
+        for test in tests:
+            allow(plan["seconds"])
+            exec(test, namespace)
+    except BaseException as error:  # noqa: BLE001 - whatever it raises is reported
+        report = raised(error)
+    return {**report, **{name: helpers.get(key, []) for name, key in plan["counts"].items()}}
+
+
+def raised(error: BaseException) -> dict[str, Any]:
+    """The report of an error. missing: the file or module that is not there, or "?" for what the system refused."""
     missing = getattr(error, "filename", None) or (error.name if isinstance(error, ModuleNotFoundError) else None)
+    missing = missing or ("?" if getattr(error, "errno", None) else None)
     try:
         message = str(error)[:MAX_MESSAGE].encode("utf-8", "replace").decode()
     except BaseException:  # noqa: BLE001 - the program's own __str__ may do anything
         message = ""
     missing = missing[:MAX_MESSAGE] if isinstance(missing, str) else None
-    return {"raised": [type(error).__name__[:MAX_MESSAGE], message], "missing": missing, "foreign": foreign}
+    return {"raised": [type(error).__name__[:MAX_MESSAGE], message], "missing": missing}
 
 
 def send(channel: int, report: dict[str, Any]) -> None:
@@ -84,46 +110,77 @@ def send(channel: int, report: dict[str, Any]) -> None:
     os._exit(0)
 
 
-def serve(plan: dict[str, Any], held: int | None = None) -> int:
+def serve(plan: dict[str, Any]) -> int:
     """Answer each text on stdin with what a new process makes of it. Return there, with a descriptor for its report.
 
-    Its stdin and stdout are files, which /dev/stdin and /dev/stdout name. held: a descriptor that only the new process
-    keeps.
+    Its stdin is a file and its stdout a pipe, which /dev/stdin and /dev/stdout name.
     """
     channel = os.dup(0)
     source, answers = os.fdopen(channel, "rb"), os.fdopen(channel, "wb", closefd=False)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
     answers.write(STARTED)
     answers.flush()
     while size := source.read(4):
         with open(f"{STREAMS}/stdin", "wb") as file:
             file.write(source.read(int.from_bytes(size, "little")))
-        printed, report = os.open(f"{STREAMS}/stdout", os.O_RDWR | os.O_CREAT), os.memfd_create("report")
+        os.mkfifo(f"{STREAMS}/stdout")
+        printed, report = os.open(f"{STREAMS}/stdout", os.O_RDWR | os.O_NONBLOCK), os.memfd_create("report")
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         left = plan["total"] - used.ru_utime - used.ru_stime
+        signal.signal(signal.SIGCHLD, _wakes)
+        signal.set_wakeup_fd(wake)
         child = os.fork()
         if child == 0:
-            opened = os.open(f"{STREAMS}/stdin", os.O_RDONLY), printed, os.open(os.devnull, os.O_WRONLY)
-            for number, stream in enumerate(opened):
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            streams = {"stdin": os.O_RDONLY, "stdout": os.O_WRONLY}
+            opened = [os.open(f"{STREAMS}/{name}", flags) for name, flags in streams.items()]
+            for number, stream in enumerate((*opened, os.open(os.devnull, os.O_WRONLY))):
                 os.dup2(stream, number)
                 os.close(stream)
+            for descriptor in (printed, woken, wake):
+                os.close(descriptor)
             source.close()
+            sys.stdout = os.fdopen(1, "w", closefd=False)  # one that knows that it is a pipe
             if left <= 0:
                 os._exit(128 + signal.SIGXCPU)
             limit({**plan["limits"], "RLIMIT_CPU": math.ceil(left)})
             allow(plan["seconds"])
             return report
-        if held is not None:
-            os.close(held)
-            held = None
-        status = os.waitpid(child, 0)[1]
+        status, text = attend(child, printed, woken, plan["output"])
         status = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        answer = os.pread(report, MAX_REPORT_BYTES, 0), os.pread(printed, plan["output"], 0)
+        answer = os.pread(report, MAX_REPORT_BYTES, 0), text
         sweep()
         answers.write(ANSWER.pack(status, *map(len, answer)) + b"".join(answer))
         answers.flush()
         for descriptor in (printed, report):
             os.close(descriptor)
     os._exit(0)
+
+
+def _wakes(*_: object) -> None:
+    """Nothing: a signal with a handler is told to the wake-up descriptor."""
+
+
+def attend(child: int, pipe: int, woken: int, most: int) -> tuple[int, bytes]:
+    """The child's wait status, and what it prints until it ends, or until that is too much, which ends it."""
+    text, status = bytearray(), None
+    while status is None:
+        ready = select.select([pipe, woken], [], [])[0]
+        if woken in ready:
+            os.read(woken, 64)
+            ended, waited = os.waitpid(child, os.WNOHANG)
+            status = waited if ended else None
+        while len(text) < most:
+            try:
+                text += os.read(pipe, most - len(text))
+            except BlockingIOError:
+                break
+        if len(text) >= most and status is None:
+            os.kill(child, signal.SIGKILL)
+            status = os.waitpid(child, 0)[1]
+    return status, bytes(text)
 
 
 def sweep() -> None:
@@ -133,7 +190,7 @@ def sweep() -> None:
             os.kill(-1, signal.SIGKILL)  # all but this one and the jail's first, which reaps them
             time.sleep(0.001)
     except ProcessLookupError:
-        for folder in ("/tmp", STREAMS):
+        for folder in ("/tmp", "/dev/shm", STREAMS):
             clear(folder)
 
 
@@ -173,10 +230,13 @@ def namespace_of(name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run a program once for each text that comes on the channel."""
+    """Run a program, or the tests of a function, once for each text that comes on the channel."""
     plan, code = prepare()
     channel = serve(plan)
+    with open("main.py", "wb") as file:
+        file.write(code)  # a program may read itself
     sys.setrecursionlimit(sys.getrecursionlimit() + FRAMES)
-    report = run(code, namespace_of(plan["name"]))
+    namespace = namespace_of(plan["name"])
+    report = examine(code, namespace, plan) if plan["counts"] else run(code, namespace)
     if report:
         send(channel, report)

@@ -2,29 +2,30 @@
 
 PASS: every test holds. FAIL: the code is at fault. UNKNOWN: the interpreter lacks something the code or its tests need.
 
-What crosses back is a pair of booleans, the text of an exception or what was printed, never a value the code made:
-converting such a value can cost more than any limit inside. `gaps.py` says where Monty silently differs from CPython,
-`monty_shims.py` which exceptions are Monty's own. A FAIL by any other exception, or by a limit, is provisional: alone
-it stands, and a second tier decides it. A helper that tests call without defining it is the code's own.
+What crosses back is how often conditions held, in a text, the text of an exception or what was printed, never a value
+the code made: converting such a value can cost more than any limit inside. `gaps.py` says where Monty silently differs
+from CPython, `monty_shims.py` which exceptions are Monty's own. A FAIL by any other exception, or by a limit, is
+provisional: alone it stands, and a second tier decides it.
 """
 
+import ast
 import math
-import re
 import threading
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pydantic_monty
 from pydantic_monty import Monty
 
-from codezero.errors import SandboxError, translated
-from codezero.sandbox.assertions import FINISHED, INSPECT, TRUST, examine
-from codezero.sandbox.base import ALL_HOLD, MAX_OUTPUT_BYTES, Execution, Job, Outcome, Tier, failed, unknown
+from codezero.errors import ProblemError, SandboxError, translated
+from codezero.sandbox.base import Execution, Job, Outcome, Tier, failed, unknown
+from codezero.sandbox.control import FINISHED, HELD, MISSED, Run, SiteCounts, control_of, read_test
 from codezero.sandbox.gaps import mended, silent_gap
 from codezero.sandbox.monty_shims import explain, explain_exit, not_main, surroundings, with_stand_ins
 
-_OWN_CLASS = re.compile(r"class|type|exec|eval|[^\x00-\x7f]")
-"""Without one of these no object with its own notion of equality can be made."""
+_SETUP = (ast.Import, ast.ImportFrom, ast.Assign, ast.FunctionDef)
 
 
 class MontySandbox(Tier):
@@ -59,25 +60,36 @@ class MontySandbox(Tier):
             pool.__exit__(None, None, None)
 
     def read_assertions(self, tests: tuple[str, ...]) -> None:
-        examine(tests)
+        for number, test in enumerate(tests, start=1):
+            body = read_test(test, number).body
+            if odd := next((each for each in body if not isinstance(each, (*_SETUP, ast.Assert))), None):
+                raise ProblemError(f"test {number}: {type(odd).__name__} is neither an assertion nor set-up")
+            if not any(isinstance(each, ast.Assert) for each in body):
+                raise ProblemError(f"test {number} asserts only inside something else")
+        control_of(tests)
 
     def run_assertions(self, code: str, tests: tuple[str, ...]) -> Execution:
-        script, code = examine(tests), not_main(code)
-        wary = _OWN_CLASS.search(code) is not None
-        before = f"{mended(code, script.before)}\n{INSPECT if wary else TRUST}\n{script.before}"
+        control, code = control_of(tests), not_main(code)
+        runs = control.runs()
+        execution = control.decide(runs, (self._report(run, code) for run in runs))
+        return replace(execution, provisional=True) if execution.cheats else execution
+
+    def _report(self, run: Run, code: str) -> SiteCounts:
+        before = f"{mended(code, *run.tests)}\n{run.helpers}\n{_whole(code)}\nNone"
+        counts = f"f'[{{{HELD}}}, {{{MISSED}}}]'" if run.altered else "'[[], []]'"
         try:
-            (plain,) = self._feed(f"{before}\n{_whole(code)}\nNone", script.after)
+            text = self._feed(before, "\n".join((FINISHED, *run.tests, counts)))
+            return SiteCounts(*msgspec.json.decode(text, type=tuple[list[int], list[int]]))
         except pydantic_monty.MontyError as error:
-            return explain(error, code)
-        if not plain or (wary and not script.traced):
-            return unknown("compares objects that could be made to equal anything")
-        return ALL_HOLD
+            return SiteCounts(fault=explain(error, code))
+        except msgspec.MsgspecError:  # the code has reached the lists
+            return SiteCounts()
 
-    def run_cases(self, code: str, inputs: Sequence[str], *, main: bool) -> Generator[Execution | str]:
-        yield from (self._run_case(code if main else not_main(code), text) for text in inputs)
+    def run_cases(self, code: str, inputs: Sequence[str], most: int, *, main: bool) -> Generator[Execution | str]:
+        yield from (self._run_case(code if main else not_main(code), text, most) for text in inputs)
 
-    def _run_case(self, code: str, text: str) -> Execution | str:
-        printed = _Printed()
+    def _run_case(self, code: str, text: str, most: int) -> Execution | str:
+        printed = _Printed(most)
         try:
             before = f"{mended(code)}\n{surroundings(code, text)}"
             self._feed(before, f"{_whole(with_stand_ins(code))}\nNone", FINISHED, printed=printed)
@@ -86,7 +98,7 @@ class MontySandbox(Tier):
             if fault is not None and not printed.full:
                 return fault
         if printed.full:
-            return failed(f"prints more than {MAX_OUTPUT_BYTES} bytes")
+            return failed(f"prints more than {most} bytes")
         return "".join(printed.texts)
 
     def _feed(self, *texts: str, printed: "_Printed | None" = None) -> Any:
@@ -115,15 +127,15 @@ class MontySandbox(Tier):
 
 
 class _Printed:
-    """What a program printed to stdout, up to MAX_OUTPUT_BYTES."""
+    """What a program printed to stdout, and not much more than it may."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self.texts: list[str] = []
-        self._bytes = 0
+        self._bytes, self._most = 0, most
 
     @property
     def full(self) -> bool:
-        return self._bytes > MAX_OUTPUT_BYTES
+        return self._bytes > self._most
 
     def __call__(self, stream: str, text: str) -> None:
         if self.full:

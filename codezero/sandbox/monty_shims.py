@@ -17,8 +17,8 @@ import types
 import pydantic_monty
 
 from codezero.code.parsing import UNPARSEABLE, parse_quietly
-from codezero.sandbox.assertions import FINISHED, TAG
 from codezero.sandbox.base import Execution, failed, unknown
+from codezero.sandbox.control import FINISHED, TAG
 from codezero.sandbox.jail_main import SOLUTION
 
 _LACKING = re.compile(r"\bmonty\b|not (?:yet )?(?:support|implement)|host function|PathLike", re.IGNORECASE)

@@ -20,6 +20,7 @@ add_key 248 217 request_key 249 218 keyctl 250 219 userfaultfd 323 282 memfd_sec
 unshare 272 97 setns 308 268 socket 41 198 sethostname 170 161 setdomainname 171 162 personality 135 92
 settimeofday 164 170 clock_settime 227 112 clock_adjtime 305 266 adjtimex 159 171
 mbind 237 235 migrate_pages 256 238 move_pages 279 239 set_mempolicy 238 237 set_mempolicy_home_node 450 450
+shmget 29 194 semget 64 190 msgget 68 186 mq_open 240 180
 iopl 172 -1 ioperm 173 -1 modify_ldt 154 -1 uselib 134 -1 ustat 136 -1 sysfs 139 -1
 """
 ABSENT = "io_uring_setup 425 425 io_uring_enter 426 426 io_uring_register 427 427 io_setup 206 0 clone3 435 435"

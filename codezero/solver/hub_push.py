@@ -43,12 +43,16 @@ def read_state(run: Path) -> HubState | None:
 
 
 def stage(policy: Path, staging: Path, card: str) -> None:
-    """Link a policy's files into `staging`, which stay when the checkpoint goes. Raises OSError and ValueError.
+    """Link or copy a policy's files into `staging`, which stay when the checkpoint goes. Raises OSError and ValueError.
 
     What names a folder of this machine as an adapter's base is left out.
     """
     shutil.rmtree(staging, ignore_errors=True)
-    shutil.copytree(policy, staging, copy_function=os.link, ignore=shutil.ignore_patterns("base.json"))
+    without_base = shutil.ignore_patterns("base.json")
+    try:
+        shutil.copytree(policy, staging, copy_function=os.link, ignore=without_base)
+    except OSError:  # a file system without hard links
+        shutil.copytree(policy, staging, ignore=without_base, dirs_exist_ok=True)
     write_atomic(staging / "README.md", card)
     adapter = staging / "adapter_config.json"
     if adapter.exists():

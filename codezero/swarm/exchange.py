@@ -15,12 +15,12 @@ import msgspec
 
 from codezero.errors import UnreachableError
 from codezero.swarm import schema
-from codezero.swarm.direct import encode_headers
+from codezero.swarm.direct import FeedbackExchange, encode_headers
 from codezero.swarm.listener import Listener
 from codezero.swarm.messages import Answered, Fetch, Publish, ReceivedBody, ReceivedFeedback
 from codezero.swarm.records import LIFETIME, ROUNDS_BEHIND, PeerRecordValidator, RecordPlace, ShardEstimate, place_of
 from codezero.swarm.schema import GROUPS, MARKET, VERSIONS, Kind, WireRefusal, body_digest, decode_header, encode_header
-from codezero.swarm.serving import BodyRelay, BodyServer, ChunkRequest, FeedbackExchange
+from codezero.swarm.serving import OWN_NETWORK, BodyRelay, BodyServer, ChunkRequest
 from codezero.swarm.transport import UNANSWERED, Call, Transport
 from codezero.swarm.trust import PeerTrust
 from codezero.swarm.wire import DECODE, ENCODE, decode_versions, environment_of, largest
@@ -149,10 +149,7 @@ class Announcer:
 
 
 class VersionPuller:
-    """Pulls the versions of one peer's policy; what is in the files is for `weights.versions` to check.
-
-    What breaks a rule is counted and costs the peer some trust.
-    """
+    """Pulls the versions of a peer's policy, whose files `weights.versions` checks. Who breaks a rule loses trust."""
 
     def __init__(
         self, transport: Transport, validator: PeerRecordValidator, trust: PeerTrust, listener: Listener
@@ -161,7 +158,6 @@ class VersionPuller:
 
     async def fetch(self, request: Fetch) -> Answered:
         """Raises nothing for what a peer does."""
-        failure = ""
         try:
             if reason := self._trust.refusal(request.peer):
                 raise UnreachableError(f"{request.peer} is {reason}")
@@ -169,10 +165,11 @@ class VersionPuller:
                 await (self._manifest(request) if request.digest is None else self._file(request, request.digest))
         except WireRefusal as refusal:
             self._listener.refuse(request.peer, refusal)
-            failure = f"{request.peer} is not believed: {refusal}"
+            return Answered(request.id, failure=f"{request.peer} is not believed: {refusal}")
         except (UnreachableError, OSError) as error:
-            failure = str(error) or f"{request.peer} is too slow: {request.size} bytes in {request.seconds:.0f} s"
-        return Answered(request.id, failure=failure)
+            slow = f"{request.peer} is too slow: {request.size} bytes in {request.seconds:.0f} s"
+            return Answered(request.id, failure=str(error) or slow)
+        return Answered(request.id)
 
     async def _manifest(self, request: Fetch) -> None:
         peer, open_round = request.peer, self._validator.round
@@ -189,10 +186,7 @@ class VersionPuller:
             raise WireRefusal("header", "not about the place it lies in")
         if header.tokenizer != request.tokenizer:
             raise UnreachableError(f"the policy of {peer} has another tokenizer")
-        body = await self._listener.body(peer, header)
-        if body is None:
-            raise UnreachableError(f"{peer} does not answer")
-        _, _, (manifest,) = decode_versions(self._listener.checked(peer, header, body, 1).body)
+        _, _, (manifest,) = decode_versions((await self._listener.received(peer, header, 1)).body)
         Path(request.path).write_bytes(manifest)
 
     async def _file(self, request: Fetch, digest: bytes) -> None:
@@ -228,20 +222,22 @@ class Exchange:
         on_feedback: Callable[[ReceivedFeedback], None] = lambda _: None,
         random: Random | None = None,
     ) -> None:
-        """`on_body` gets peers' bodies, `on_feedback` their feedback. `random` decides what is read first.
-
-        relay: pass on bodies between members that do not reach each other.
-        """
+        """`on_body` gets peers' bodies, `on_feedback` their feedback. `random` decides what is read first. relay: pass
+        on bodies between members that do not reach each other."""
         self._transport, self.validator = transport, validator
         random = random or Random()
         self.sharding = ShardEstimate(random)
-        self.server, self.relay = BodyServer(trust), BodyRelay(transport, trust, willing=relay)
-        self.feedback = FeedbackExchange(transport, trust, on_feedback)
+        self.server = BodyServer(trust)
         self.announcer = Announcer(transport, self.server, validator, self.sharding)
         self.listener = Listener(
             transport, self.sharding, trust, validator.swarm, pull_groups=pull_groups, on_body=on_body, random=random
         )
-        self.relay.announced = self.listener.announced
+        self.feedback = FeedbackExchange(transport, trust, self.listener.refuse, on_feedback)
+        self.relay = BodyRelay(transport, trust, self.listener.announced, willing=relay)
+        networks = PeerTrust(lambda _: True, validator.clock, OWN_NETWORK)
+        trust.shared = lambda peer, requests, size: (
+            networks.spend(self.relay.network_by_peer.get(peer, ""), requests, size) or trust.knows(peer)
+        )
         self.puller = VersionPuller(transport, validator, trust, self.listener)
         self.send_feedback, self.pause = self.feedback.add, self.listener.pause
 
@@ -274,6 +270,7 @@ class Exchange:
             await asyncio.gather(self.listener.poll(self.validator.round), self.feedback.send())
 
     async def _answer(self, call: Call, peer: str, request: bytes) -> bytes:
+        await self.relay.list_connected()
         match call:
             case "relay":
                 return await self.relay.answer(peer, request)

@@ -116,8 +116,7 @@ class HivemindSwarm(ProposalStore):
         """Peers' feedback since the last call on own problems, each peer's first on each. Raises SwarmError."""
         self._network.check()
         self._share()  # the policy has just learned
-        received = _taken(self._network.feedback)
-        return [item for it in received for item in self.reported(it.peer, it.feedback, it.trust)]
+        return [item for it in _taken(self._network.feedback) for item in self.reported(it.peer, it.feedback, it.trust)]
 
     def proposals(self, round_number: int) -> list[Problem]:
         """Everybody's proposals, newest first. Raises SwarmError."""
@@ -212,18 +211,13 @@ class HivemindSwarm(ProposalStore):
 
     def _is_fresh(self, group: RolloutGroup, round_number: int) -> bool:
         """Whether it is neither own, nor too old, nor a duplicate; else counted."""
+        own, stale = group.peer_id == self.peer_id, group.round < round_number - ROUNDS_KEPT
         fingerprint = _fingerprint(group)
-        if group.peer_id == self.peer_id:
-            reason = "own"
-        elif group.round < round_number - ROUNDS_KEPT:
-            reason = "stale"
-        elif fingerprint in self._seen:
-            reason = "duplicate"
-        else:
-            self._seen[fingerprint] = None
-            return True
-        self._counts[f"refused_{reason}"] += 1
-        return False
+        if own or stale or fingerprint in self._seen:
+            self._counts[f"refused_{'own' if own else 'stale' if stale else 'duplicate'}"] += 1
+            return False
+        self._seen[fingerprint] = None
+        return True
 
 
 def _taken(waiting: deque[Message]) -> list[Message]:

@@ -8,12 +8,13 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from random import Random
 
 import msgspec
 
-from codezero.errors import UnreachableError
-from codezero.swarm.direct import DirectReader, network_of
+from codezero.errors import UnreachableError, translated
+from codezero.swarm.direct import DirectReader, by_network
 from codezero.swarm.messages import ReceivedBody
 from codezero.swarm.records import RecordPlace, ShardEstimate, place_of
 from codezero.swarm.schema import GROUPS, MARKET, PROPOSALS, Header, WireRefusal, body_digest, decode_header
@@ -29,8 +30,7 @@ RELAYS = 3
 PULL_SECONDS, DIAL_SECONDS = 5.0, 2.5
 """Most for a whole body, in however many pieces; from an author without a connection, when others may relay it."""
 SEEN_DIGESTS = 8192
-PULLS_PER_POLL = 16
-PULL_ATTEMPTS = 3
+PULLS_PER_POLL, PULL_ATTEMPTS = 16, 3
 ALL_ROUND_EVERY = 4
 """Every so many polls all holders of a place are asked, as the nearest may lack a record, and problems are read."""
 LONGEST_PAUSE, MOST_DOUBLINGS = 8.0, 3
@@ -48,7 +48,6 @@ OFFENCES = {
     "owner": Offence.FORGED,
     "header": Offence.FORGED,
     "gone": Offence.SILENT,
-    "duplicate": Offence.DUPLICATE,
 }
 """Offence by reason of a refusal; any other is a malformed body. A newer version is no offence."""
 
@@ -176,7 +175,8 @@ class Listener:
                 self._attempts[peer, digest] = 1
                 self.refuse(peer, refusal)
             return None
-        return (peer, header) if self._attempts.get((peer, header.digest), 0) < PULL_ATTEMPTS else None
+        done = self._attempts.get((peer, header.digest), 0) >= PULL_ATTEMPTS or self._trust.has_read(header.digest)
+        return None if done else (peer, header)
 
     def _chosen(self, news: Sequence[News]) -> list[News]:
         """In random order weighted by trust: some posts to the market, then headers with problems that are new here."""
@@ -211,25 +211,23 @@ class Listener:
         self._attempts[peer, header.digest] = self._attempts.get((peer, header.digest), 0) + 1
         try:
             async with self._pulls:
-                body = await self.body(peer, header)
-            if body is None:
-                self._budget += groups
-                self.counts["pulls_in_vain"] += 1
-                self._trust.blame(peer, Offence.TIMEOUT)
-                return
-            received = self.checked(peer, header, body, wanted)
-            if not self._trust.first_time(header.digest):
-                raise WireRefusal("duplicate")
+                received = await self.received(peer, header, wanted)
+        except UnreachableError:
+            self._budget += groups
+            self.counts["pulls_in_vain"] += 1
+            self._trust.blame(peer, Offence.TIMEOUT)
+            return
         except WireRefusal as refusal:
             self._budget += groups
             self.refuse(peer, refusal)
         else:
-            self._trust.praise(peer, groups=groups, size=len(body))
+            self._trust.first_time(header.digest)
+            self._trust.praise(peer, groups=groups, size=header.size)
             self._on_body(received)
         self._attempts[peer, header.digest] = PULL_ATTEMPTS
 
-    async def body(self, peer: str, header: Header) -> bytes | None:
-        """From its author, else through a neighbour that is connected with both; None when nobody has it."""
+    async def _body(self, peer: str, header: Header) -> bytes:
+        """From its author, else by a neighbour connected with both. Raises UnreachableError and WireRefusal."""
         before, relays = self.ways.get(peer, peer), list[str]()
         if peer not in self._direct.connected:
             candidates = dict.fromkeys([before, *self._relays(peer)])  # first who relayed the last one
@@ -238,54 +236,46 @@ class Listener:
         for way in ways:
             with contextlib.suppress(*UNANSWERED):
                 seconds = DIAL_SECONDS if way == peer and relays else PULL_SECONDS
-                if body := await within(seconds, self._pull_by(way, peer, header)):
-                    self.ways[peer] = way
-                    return body
-        return None
+                body = await within(seconds, self._pull_by(way, peer, header))
+                self.ways[peer] = way
+                return body
+        raise UnreachableError(f"{peer} does not answer")
 
     def _relays(self, peer: str) -> list[str]:
         """The nearest to it in the DHT, networks in turn, and one of the others by chance: nearness can be had."""
-        ranks: Counter[str] = Counter()
-        ranked: list[tuple[int, str]] = []
-        for relay in self._transport.relays(peer):
-            if relay != peer and not self._trust.refusal(relay):
-                network = network_of(self._direct.connected.get(relay, ""))
-                ranked.append((ranks[network], relay))
-                ranks[network] += 1
-        ranked.sort(key=lambda entry: entry[0])
+        relays = [relay for relay in self._transport.relays(peer) if relay != peer and not self._trust.refusal(relay)]
+        ranked = sorted(by_network(relays, self._direct.connected), key=itemgetter(0))
         others = ranked[RELAYS - 1 :]
-        return [relay for _, relay in [*ranked[: RELAYS - 1], *self._random.sample(others, min(1, len(others)))]]
+        return [relay for *_, relay in [*ranked[: RELAYS - 1], *self._random.sample(others, min(1, len(others)))]]
 
     async def _pull_by(self, way: str, peer: str, header: Header) -> bytes:
-        """Raises UnreachableError, and WireRefusal for what is the author's fault."""
+        """Raises UnreachableError, and WireRefusal for what is the author's fault: a relay never saw what it signed."""
 
         async def ask(offset: int) -> bytes:
             if way == peer:
                 piece = await self._transport.ask(peer, "chunk", pack(ChunkRequest(header.digest, offset)))
             else:
-                request = RelayRequest(peer, header.digest, header.size, offset)
-                piece = await self._transport.ask(way, "relay", pack(request))
+                request = pack(RelayRequest(peer, header.digest, header.size, offset))
+                with translated(UnreachableError, f"{way} does not relay", WireRefusal):
+                    piece = await self._transport.ask(way, "relay", request)
             self.counts["bytes_in"] += len(piece)
             return piece
 
-        if way == peer:
-            return await pull(ask, header.size)
-        try:
-            body = await pull(ask, header.size)
-            if body_digest(body) != header.digest:  # a relay of ours has compared it
+        body = await pull(ask, header.size)
+        right = body_digest(body) == header.digest
+        if way != peer and not right:  # a relay of ours has compared it
+            if len(body) >= header.size:
                 self._trust.blame(way, Offence.DIGEST)
-                raise UnreachableError(f"{way} relays what it was not asked for")
-        except WireRefusal as refusal:
-            if refusal.reason != "gone":
-                self._trust.blame(way, Offence.MALFORMED)
-            raise UnreachableError(f"{way} does not relay") from refusal
+            raise UnreachableError(f"{way} does not relay it")
+        if len(body) != header.size:
+            raise WireRefusal("size" if right or len(body) > header.size else "gone", "not what was announced")
+        if not right:
+            raise WireRefusal("digest")
         return body
 
-    def checked(self, peer: str, header: Header, body: bytes, wanted: int) -> ReceivedBody:
-        """The body, encoded anew by our own encoder. Raises WireRefusal."""
-        if body_digest(body) != header.digest:
-            raise WireRefusal("digest")
-        author, round_number, items = DECODE[header.kind](body)
+    async def received(self, peer: str, header: Header, wanted: int) -> ReceivedBody:
+        """So many items of a body, encoded anew by our own encoder. Raises UnreachableError and WireRefusal."""
+        author, round_number, items = DECODE[header.kind](await self._body(peer, header))
         if (author, round_number, len(items)) != (peer, header.round, header.count):
             raise WireRefusal("header", "the body is another's, of another round or size")
         if environment_of(header.kind, items) != (header.environment or b""):

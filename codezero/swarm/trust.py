@@ -42,7 +42,7 @@ NEWCOMERS = 1 / 3
 
 
 class Offence(StrEnum):
-    """What a peer did. FORGED: the body is another's or not what its header says. SILENT: announced and not served."""
+    """What a peer did. FORGED: not what its header says. SILENT: not served. DUPLICATE: in older files alone."""
 
     FORGED = "forged"
     DIGEST = "false digest"
@@ -124,6 +124,8 @@ class PeerTrust:
         self._member, self._clock, self._limits = member, clock, limits or Limits()
         self._records: dict[str, PeerRecord] = {}
         self._used = Newest[bytes, None](min(self._limits.digests, MAX_DIGESTS))
+        self.shared: Callable[[str, int, int], bool] = lambda _peer, _requests, _size: True
+        """As `spend`, of an allowance that the peer shares with others."""
 
     def refusal(self, peer: str) -> str:
         """Why `peer` is neither served nor pulled from; empty when it is not refused."""
@@ -136,7 +138,7 @@ class PeerTrust:
         return f"quarantined for another {minutes} min: {record.cause} (quarantine number {record.quarantines})"
 
     def spend(self, peer: str, requests: int = 1, size: int = 0) -> bool:
-        """Take requests and bytes (>= 0) of the peer's allowance. False: too little is left, or the peer is refused."""
+        """Take of the peer's allowance; below zero: give back. False: too little is left, or the peer is refused."""
         if self.refusal(peer):
             return False
         limits, now = self._limits, self._clock()
@@ -144,7 +146,7 @@ class PeerTrust:
         by_requests, by_bytes = record.full.get("serving", (now, now))
         by_requests = _pay(by_requests, requests, limits.requests_per_second, limits.requests_burst, now)
         by_bytes = _pay(by_bytes, size, limits.bytes_per_second, limits.bytes_burst, now)
-        if math.inf in (by_requests, by_bytes):
+        if math.inf in (by_requests, by_bytes) or not self.shared(peer, requests, size):
             return False
         record.full["serving"] = by_requests, by_bytes
         record.seen = now
@@ -200,6 +202,10 @@ class PeerTrust:
         fresh = sum(shares.values()) - known
         scale = min(1.0, NEWCOMERS * known / fresh) if earned and fresh > 0 else 1.0
         return {peer: share if peer in earned else share * scale for peer, share in shares.items()}
+
+    def has_read(self, digest: bytes) -> bool:
+        """Was it noted, perhaps before this process began?"""
+        return digest in self._used
 
     def first_time(self, digest: bytes) -> bool:
         """Note the digest ([32] bytes) of a body that is proven to be its sender's; False when it was noted before."""

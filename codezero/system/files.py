@@ -8,9 +8,10 @@ import shutil
 import sqlite3
 import stat
 import tempfile
+import time
 from collections.abc import Generator
 from pathlib import Path
-from typing import IO, Annotated, Any, TypeVar
+from typing import IO, Annotated, Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -23,6 +24,7 @@ Quantity = Annotated[str, msgspec.Meta(pattern=r"\A0x[0-9a-fA-F]{1,64}\Z")]
 Hex = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]  # a SHA-256
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises over bytes of another form, ValidationError included."""
+LOCAL = "choose another folder, a local one if this file system lacks locks (NFS, SMB, FUSE)"
 LEAST = 4 << 20
 """Bytes. Below this a disk counts as full: not even a small model's checkpoint fits."""
 
@@ -89,28 +91,51 @@ def write_new(path: Path, content: bytes, mode: int = 0o600, refusal: type[CodeZ
     """Create a file of this mode, all or nothing; False where there is one already. Raises `refusal`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent) as file:
-            file.write(content)
-            os.fchmod(file.fileno(), mode)
-            file.flush()
-            os.fsync(file.fileno())
-            with contextlib.suppress(FileExistsError):
-                os.link(file.name, path)
-                return True
-        return False
+        handle, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                with contextlib.suppress(PermissionError):  # a file system without modes
+                    os.fchmod(handle, mode)
+                file.flush()
+                os.fsync(handle)
+            return _placed(part, path)
+        finally:
+            Path(part).unlink(missing_ok=True)
     except OSError as error:
         kind = DiskFullError if lacks_room(error) else refusal
         raise kind(f"cannot write {path}: {error.strerror}") from error
 
 
+def _placed(part: str, path: Path) -> bool:
+    """Give a file its name; False where that is taken. Raises OSError."""
+    with contextlib.suppress(FileExistsError):
+        try:
+            os.link(part, path)
+        except OSError:  # without hard links exclusive creation decides whose it is, and a rename fills it
+            path.touch(exist_ok=False)
+            os.replace(part, path)
+        return True
+    end = time.monotonic() + 1.0
+    while not path.lstat().st_size and time.monotonic() < end:  # another process is about to fill it
+        time.sleep(0.01)
+    return False
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """For reading. Raises OSError, also for what is no regular file: a pipe would hang."""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
+
+
 def read_bounded(path: Path, limit: int, *, private: bool = False) -> bytes:
     """A regular file's content. Raises OSError, and ValueError for one above `limit` bytes, or one that has to be
     `private` and that others may read."""
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:  # a pipe would hang
-        mode = os.fstat(file.fileno()).st_mode
-        if not stat.S_ISREG(mode):
-            raise ValueError("not a regular file")
-        if private and mode & (stat.S_IRWXG | stat.S_IRWXO):
+    with open_regular(path) as file:
+        if private and os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise ValueError(f"open to other users of this machine; run: chmod 600 {path}")
         content = file.read(limit + 1)
     if len(content) > limit:
@@ -144,14 +169,19 @@ class Lock:
     """A lock file; its directory is made where it is missing. `close` gives it back, also twice. Raises `refusal`."""
 
     def __init__(self, path: Path, refusal: type[CodeZeroError] = ChainError) -> None:
+        self._path, self._refusal = path, refusal
         with translated(refusal, f"cannot open {path}", OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b")
         self.close = self._file.close
 
     def take(self, shared: bool = False) -> bool:
-        """Is it ours now? Never waits. A shared lock goes together with other shared ones. False once closed."""
-        return not self._file.closed and take_lock(self._file.fileno(), shared=shared)
+        """Is it ours now? Never waits. A shared lock goes together with other shared ones. False once closed.
+
+        Raises `refusal`.
+        """
+        with translated(self._refusal, f"{self._path} cannot be locked", OSError, mend=LOCAL):
+            return not self._file.closed and take_lock(self._file.fileno(), shared=shared)
 
 
 def flush(path: Path) -> None:

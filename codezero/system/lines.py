@@ -1,14 +1,17 @@
-"""Lines of JSON from files of anybody: plain or gzipped, with a byte order mark or without, or all in one JSON array.
+"""Files of rows from anybody: lines of JSON, plain or gzipped, with a byte order mark or without, or one JSON array.
 
-What a file is stands in its first bytes, whatever its name. Memory is bounded by the longest line, or by MAX_ARRAY.
+What a file is stands in its first bytes, whatever its name, but for Parquet. Memory is bounded by the longest line, or
+by MAX_ARRAY.
 """
 
 import gzip
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from io import BufferedReader
-from typing import cast
+from pathlib import Path
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -19,6 +22,32 @@ MAX_ARRAY = 256 << 20
 UNPACKED, RATIO = 32 << 20, 100
 """Bytes that any gzipped file may unpack to, and how many more for each of its own; JSON shrinks to a tenth."""
 BYTE_ORDER_MARK, GZIP = b"\xef\xbb\xbf", b"\x1f\x8b"
+SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
+"""Of files in a folder; one that is named itself may have any name."""
+NO_NUMBER = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")|-?\b(?:NaN|Infinity)\b', re.DOTALL)
+"""A string, or what Python and pandas write where a number is missing, and JSON does not know."""
+
+Schema = TypeVar("Schema")
+
+
+def data_files(path: Path) -> list[Path]:
+    """The file itself, or those with rows below a folder. Raises ProblemError when there is none, and for a pipe."""
+    files = [at for at in sorted(path.rglob("*")) if at.name.endswith(SUFFIXES)] if path.is_dir() else [path]
+    if not files or not files[0].exists():
+        raise ProblemError(f"{path} is neither a file nor a directory with {', '.join(SUFFIXES)}")
+    if odd := [at for at in files if not at.is_file()]:
+        raise ProblemError(f"{odd[0]} is a pipe, a device or a folder, and rows are read twice; save them as a file")
+    return files
+
+
+def decode_row(line: bytes, schema: type[Schema]) -> Schema:
+    """One row of JSON; NaN and the infinities are null, and what of it is not used is ignored. Raises as msgspec."""
+    try:
+        return msgspec.json.decode(line, type=schema)
+    except msgspec.DecodeError:
+        if b"NaN" not in line and b"Infinity" not in line:
+            raise
+    return msgspec.json.decode(NO_NUMBER.sub(lambda found: found[1] or b"null", line), type=schema)
 
 
 class BadRows:
@@ -82,6 +111,6 @@ def _items(text: bytes) -> Iterator[bytes]:
     if len(text) > MAX_ARRAY:
         raise ValueError(f"an array above {MAX_ARRAY >> 20} MiB; write one row a line")
     try:
-        yield from map(bytes, msgspec.json.decode(text, type=list[msgspec.Raw]))
+        yield from map(bytes, decode_row(text, list[msgspec.Raw]))
     except (UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"no JSON: {error}") from error

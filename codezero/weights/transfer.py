@@ -6,11 +6,13 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 from aiohttp import web
 
 from codezero.errors import WeightsError, translated
+from codezero.system.http_client import proxy_for, trusted, why
 from codezero.system.web import check_bearer
 from codezero.weights import MANIFEST
 from codezero.weights.versions import VersionSource
@@ -47,9 +49,10 @@ class HttpSource:
     def file(self, name: str, most: int) -> Generator[Path]:
         with tempfile.NamedTemporaryFile() as file:
             deadline = time.monotonic() + FIRST_SECONDS + most / LEAST_RATE
+            way: Any = {"proxy": proxy_for(self._url), "verify": trusted(), "trust_env": False}
             try:
                 with (
-                    httpx2.Client(headers=self._headers, timeout=FIRST_SECONDS, trust_env=False) as client,
+                    httpx2.Client(headers=self._headers, timeout=FIRST_SECONDS, **way) as client,
                     client.stream("GET", f"{self._url}/{name}") as response,
                 ):
                     if response.status_code != 200:
@@ -60,7 +63,7 @@ class HttpSource:
                             raise WeightsError(f"{self._url} sends {name} too slowly, or more than was published")
                 file.flush()
             except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-                raise WeightsError(f"{self._url} cannot be read: {error or type(error).__name__}") from error
+                raise WeightsError(f"{self._url} cannot be read: {why(error, self._url)}") from error
             yield Path(file.name)
 
 

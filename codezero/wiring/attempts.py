@@ -21,7 +21,7 @@ from codezero.evaluator.types import Program, program, request
 from codezero.problems.rows import MAX_ROW, read_row
 from codezero.problems.synthetic.tasks import held_out
 from codezero.sandbox.base import TRUTH, Job, Outcome, Sandbox
-from codezero.system.lines import BadRows, json_lines
+from codezero.system.lines import BadRows, decode_row, json_lines
 from codezero.system.signals import Share
 from codezero.types import Problem, RolloutGroup, Style
 from codezero.wiring.evaluator import build_sandbox
@@ -109,7 +109,7 @@ def problems_of(wanted: Wanted, say: Say) -> list[Problem]:
         with Path(source).open("rb") as file:
             lines = [line for line in json_lines(file, MAX_ROW) if line.strip()]
         if rows:
-            lines = [line for line in lines if first <= msgspec.json.decode(line, type=MbppRow).task_id <= last]
+            lines = [line for line in lines if first <= decode_row(line, MbppRow).task_id <= last]
     problems, bad = list[Problem](), BadRows()
     for line in lines:
         try:
@@ -153,7 +153,7 @@ def attempts_of(config: NodeConfig, wanted: Wanted, stack: ExitStack, say: Say) 
 def read_attempts(path: Path, solver: str) -> dict[str, Attempts]:
     """By the id of their problem. Raises ConfigError."""
     with translated(ConfigError, f"--attempts={path} cannot be used", OSError, ValueError), path.open("rb") as file:
-        read = [msgspec.json.decode(line, type=Attempts) for line in json_lines(file, MAX_ROW) if line.strip()]
+        read = [decode_row(line, Attempts) for line in json_lines(file, MAX_ROW) if line.strip()]
     if other := [each.solver for each in read if each.solver != solver]:
         mend = f"give another file, or model.solver={json.dumps(other[0])}"
         raise ConfigError(f"--attempts={path} is of the solver {other[0]}; {mend}")

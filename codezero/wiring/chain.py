@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 OUTBOX = "outbox-{chain}-{contract}.db"
 """Below a run's folder: one for each contract, so that a chain that begins anew takes no points of the old one."""
+SPAN = "log-span.json"
+"""How many blocks an endpoint shows the events of at once, for the next start."""
 KEEPING_SECONDS = 5.0
 FILLING_SECONDS = 5.0
 """Between two tries to reach a chain that may have a faucet for a poor account."""
@@ -62,10 +64,12 @@ def build_chain(
     from codezero.chain.gateway import ChainGateway
     from codezero.chain.market import ContractMarket
     from codezero.chain.outbox import ChainOutbox
+    from codezero.chain.provider import LogSpan
     from codezero.chain.sender import Sender
 
     wallet = open_wallet(config)
     client = chain_access(config, wallet, stack, network.ask if network else None)
+    client.log_span = LogSpan(folder / SPAN)
     sender, contract, address = Sender(client, wallet), config.contract, config.market
     if config.kind == "embedded" and not contract:
         own = own_contracts(Path(config.directory), client, sender)
@@ -147,7 +151,8 @@ def open_client(
         urls, chain_id = [chain.url], chain.chain_id
     if ask is None and any(map(is_node, urls)):
         ask = visitor(stack)
-    return ChainClient(urls, chain_id, seconds=seconds or SECONDS, plain_http=config.plain_http, ask=ask)
+    http, since = config.plain_http, config.contract_block
+    return ChainClient(urls, chain_id, seconds=seconds or SECONDS, plain_http=http, ask=ask, since=since)
 
 
 def _repeat(

@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from codezero.chain.bounded_http import is_loopback
+from codezero.chain.bounded_http import shown
 from codezero.chain.contract import MARKET, ContractCoordinator, deploy
 from codezero.chain.devchain_process import ChainEndpoint
 from codezero.chain.errors import ChainUnreachableError
@@ -31,7 +31,7 @@ from codezero.chain.invitation import (
     write_invitation,
 )
 from codezero.chain.market import ContractMarket
-from codezero.chain.provider import Ask
+from codezero.chain.provider import Ask, ChainClient
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig
@@ -44,6 +44,7 @@ from codezero.swarm.network_status import outward_address, own_addresses, port_o
 from codezero.swarm.schema import DERIVED
 from codezero.swarm.schema import VERSION as PROTOCOL
 from codezero.system.files import write_new
+from codezero.system.http_client import is_loopback
 from codezero.wiring.chain import chain_access, open_wallet, read_only, with_login
 from codezero.wiring.environment import build_environment
 from codezero.wiring.hardware import source_of
@@ -73,7 +74,6 @@ def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> 
     config, environment = with_login(config), build_environment(config)
     identity = Identity.load_or_create(Path(config.swarm.identity))
     bootnodes = _own_addresses(config, identity.peer_id)
-    judge = judge_of(config.evaluator)
     wallet = open_wallet(config.chain)
     if not isinstance(wallet, KeystoreWallet):
         raise ConfigError(
@@ -81,11 +81,12 @@ def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> 
             "a keystore of your own with chain.wallet=FILE"
         )
     client = chain_access(config.chain, wallet, chain)
-    sender = Sender(client, wallet)
-    contract = config.chain.contract or deploy(sender)
-    coordinator = ContractCoordinator(client, contract, sender)
-    if not coordinator.has_role("OWNER_ROLE", wallet.address):
+    sender, contract = Sender(client, wallet), config.chain.contract
+    block = config.chain.contract_block if contract else client.eth.block_number
+    if contract and not ContractCoordinator(client, contract).has_role("OWNER_ROLE", wallet.address):
         raise ConfigError(f"chain.contract={contract} does not belong to this account, {wallet.address}")
+    judge = judge_of(config.evaluator)  # may take minutes, and comes before what costs coins
+    coordinator = ContractCoordinator(client, contract := contract or deploy(sender), sender)
     market = config.chain.market or deploy(sender, MARKET, contract)
     ContractMarket(coordinator, market).check()
     coordinator.send("addBootnodes", bootnodes)
@@ -94,7 +95,7 @@ def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> 
         Invitation(
             version=VERSION,
             founder=wallet.address,
-            chain=ChainPart(client.chain_id, client.urls, contract, config.chain.round_seconds, market),
+            chain=ChainPart(client.chain_id, _public(client), contract, config.chain.round_seconds, market, block),
             network=NetworkPart(
                 f"{name}-{contract[2:10].lower()}" if name == DEFAULT_NAME else name,
                 DERIVED if environment.digest else PROTOCOL,
@@ -112,6 +113,15 @@ def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> 
         f"invitation: {out}, which this account's node gives to whoever has its code",
         code_of(invitation),
     ]
+
+
+def _public(client: ChainClient) -> list[str]:
+    """Its addresses without what may hold a key: the path where it is this machine's, else the whole address."""
+    bare = {url: shown(url) for url in client.urls}
+    if hidden := [where for url, where in bare.items() if url.rstrip("/") != where]:
+        rest = "it is not in the invitation; every node, this one too, names its own at each start: chain.rpc_urls=[…]"
+        print(f"codezero: the path of {', '.join(hidden)} may hold a key: {rest}", flush=True)
+    return [where for url, where in bare.items() if is_loopback(url) or where not in hidden]
 
 
 def code_of(invitation: Invitation) -> str:
@@ -164,6 +174,7 @@ def joined(place: str, config: NodeConfig) -> list[str]:
         invitation = read_invitation(path)
         _check_here(invitation, config)
         listed = _check_chain(invitation, config, stack, ask)
+        _check_judge(invitation.judge, config)
     network, own = invitation.network, _own(invitation, config)
     others = [address for address in dict.fromkeys([*network.bootnodes, *listed]) if address not in own]
     overrides = [
@@ -189,7 +200,7 @@ def _own(invitation: Invitation, config: NodeConfig) -> list[str]:
 
 
 def _check_here(invitation: Invitation, config: NodeConfig) -> None:
-    """Does this node speak, learn and judge as the swarm does? Raises InviteError."""
+    """Does this node speak and learn as the swarm does? Raises InviteError."""
     network, environment = invitation.network, build_environment(config)
     protocol = DERIVED if network.environment else PROTOCOL
     if network.protocol != protocol:
@@ -203,7 +214,10 @@ def _check_here(invitation: Invitation, config: NodeConfig) -> None:
             f"the swarm learns the environment {network.environment or CODE} {network.digest[:12]} and this node {here}"
             "; name the founder's, in the founder's version, with environment=…"
         )
-    judge = invitation.judge
+
+
+def _check_judge(judge: JudgePart, config: NodeConfig) -> None:
+    """Does this node judge as the swarm does? Reads the weights. Raises InviteError."""
     digest = judge.digest and judge_of(replace(config.evaluator, model=judge.model)).digest
     if digest and digest != judge.digest:
         raise InviteError(
@@ -220,6 +234,7 @@ def chain_overrides(invitation: Invitation, config: NodeConfig) -> list[str]:
         f"chain.rpc_urls=[{','.join(map(quoted, place.rpc_urls))}]",
         f"chain.chain_id={place.chain_id}",
         f"chain.contract={quoted(place.contract)}",
+        f"chain.contract_block={place.contract_block}",
         f"chain.market={quoted(place.market)}",
         f"chain.round_seconds={place.round_seconds}",
     ]
@@ -229,8 +244,10 @@ def _chain_of(invitation: Invitation, config: NodeConfig) -> ChainConfig:
     """Whoever serves it from this folder goes on to. What is on another's loopback is asked through his node, unless
     the own settings say where that very chain is."""
     chain, endpoint, urls = invitation.chain, ChainEndpoint.of(Path(config.chain.directory)), invitation.chain.rpc
-    if config.chain.chain_id == chain.id and config.chain.rpc_urls:
+    if config.chain.chain_id in (0, chain.id) and config.chain.rpc_urls:
         urls = config.chain.rpc_urls
+    elif not urls:
+        raise ConfigError(f"the invitation names no address of chain {chain.id}; name one: chain.rpc_urls=[https://…]")
     elif all(map(is_loopback, urls)) and not _own(invitation, config):
         urls = invitation.network.bootnodes or urls
     return replace(
@@ -239,6 +256,7 @@ def _chain_of(invitation: Invitation, config: NodeConfig) -> ChainConfig:
         rpc_urls=urls,
         chain_id=chain.id,
         contract=chain.contract,
+        contract_block=chain.block,
         market=chain.market,
         round_seconds=chain.round_seconds,
     )

@@ -23,7 +23,7 @@ from codezero.monitor.run_types import MAX_PEERS as MAX_SHOWN
 from codezero.monitor.run_types import BoardLine, Leaderboard, PeerPoints
 from codezero.monitor.text import clean, readable_name
 from codezero.system.files import read_json, write_atomic
-from codezero.wiring.chain import read_only
+from codezero.wiring.chain import SPAN, read_only
 
 MAX_PEERS = 20_000
 NAMES = ("PeerRegistered", "RewardSubmitted", "WinnerSubmitted", "RoundAdvanced")
@@ -45,6 +45,8 @@ def read_board(config: ChainConfig, folder: Path, progress: Callable[[float], No
 
     Raises ConfigError and ChainError; what was read until then is remembered.
     """
+    from codezero.chain.provider import LogSpan
+
     with contextlib.ExitStack() as stack:
         coordinator = read_only(config, stack)
         chain_id, contract = coordinator.client.chain_id, coordinator.contract
@@ -54,7 +56,7 @@ def read_board(config: ChainConfig, folder: Path, progress: Callable[[float], No
         with contextlib.suppress(OSError, ValueError):  # without a file that can be used all is read again
             known = read_json(path, PointsBoard, 16 << 20)
             board = known if (known.chain_id, known.contract) == (chain_id, contract) else board
-        first = board.cursor
+        first, coordinator.client.log_span = max(board.cursor, coordinator.client.since), LogSpan(folder / SPAN)
         try:
             for page in coordinator.history(board.cursor, NAMES):
                 for event in page.events:

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.chain.upkeep import LateChain
 from codezero.config import NodeConfig
 from codezero.config.learning import source_weights
 from codezero.environment import Environment
@@ -41,7 +40,7 @@ from codezero.swarm.network_status import ADDRESSES
 from codezero.system.signals import FAILED, Stop, end_with_parent, leave
 from codezero.system.state import KnownRound
 from codezero.types import REHEARSAL, Metrics, Problem
-from codezero.wiring.chain import ChainParts, build_chain, is_ephemeral, usual_recursion_limit, with_login
+from codezero.wiring.chain import ChainParts, build_chain, usual_recursion_limit, with_login
 from codezero.wiring.environment import build_environment, fitted
 from codezero.wiring.evaluator import build_canaries, build_evaluator
 from codezero.wiring.following import SwarmSource, begin_from_peer, share_versions
@@ -97,8 +96,7 @@ def run_node(
         composed, config = config, config if proposes else fit(config, overrides, folder.path)
         for line in [] if proposes else start_advice(config):
             print_flushed(f"codezero: {line}")
-        known_round = KnownRound()
-        chain = start_chain(config, swarm, folder, known_round, stack)
+        known_round, chain = KnownRound(), start_chain(config, swarm, folder, stack)
         monitor = build_monitor(config, folder, swarm, start)
         monitor.busy("preparing the parts")
         if config.weights.follow and not proposes and isinstance(swarm, HivemindSwarm):
@@ -143,13 +141,8 @@ def cut_short(start: PlainView) -> None:
     print_flushed(f"codezero: {NOT_BEGUN}")
 
 
-def start_chain(
-    config: NodeConfig, swarm: Swarm, folder: RunFolder, known_round: KnownRound, stack: ExitStack
-) -> PartsLater:
-    """The chain's part, made in a thread while the models load; who calls what is returned waits for it.
-
-    A swarm of one, whose chain is its own and asks nobody for a passphrase, trains before there is a chain.
-    """
+def start_chain(config: NodeConfig, swarm: Swarm, folder: RunFolder, stack: ExitStack) -> PartsLater:
+    """The chain's part, made in a thread while problems are read; who calls what is returned waits for it."""
     members = folder.path / MEMBERS if config.swarm.members == REGISTRY else None
     parts = stack.enter_context(ExitStack())
 
@@ -160,10 +153,6 @@ def start_chain(
         network, chain = swarm if isinstance(swarm, HivemindSwarm) else None, with_login(config).chain
         return build_chain(chain, swarm.peer_id, folder.path, parts, members, network, config.swarm.invitation)
 
-    if config.chain.kind == "embedded" and config.swarm.kind == "local" and is_ephemeral(config.chain):
-        late = LateChain(build, known_round)
-        stack.callback(late.close)
-        return lambda: ChainParts(late, late)
     pool = ThreadPoolExecutor(1, thread_name_prefix="chain-start")
     parts_later = pool.submit(build)
     stack.callback(wait, [parts_later])
@@ -186,6 +175,8 @@ def build_node(site: Assembly, variables: Sequence[Mapping[str, str]]) -> Node:
     asked = build_exam_tasks(config, environment, withheld, monitor.busy)
     canaries = build_canaries(config, withheld, stack, monitor.busy, environment)
     monitor.add_facts(exam=asked.name, canaries=canaries.name)
+    monitor.busy("waiting for the chain")
+    parts = site.chain()  # before models: a wallet, outbox or contract that is wrong ends the start now
     learner, sampler = build_shared_policy(site, variables)
     policy = learner.policy
     loading.set_result(policy)
@@ -195,8 +186,6 @@ def build_node(site: Assembly, variables: Sequence[Mapping[str, str]]) -> Node:
     if config.verifier.model != "off":
         solver = build_verified(config, solver, verifier_variables, site.folder.path, monitor.busy, stack)
     proposer = build_proposer(site, models)
-    monitor.busy("waiting for the chain")
-    parts = site.chain()
     run, learned = config.run, f"{environment.name} {environment.digest}" if environment.digest else ""
     fingerprint = dataclasses.replace(policy_fingerprint(policy), environment=learned)
     checkpoints = CheckpointStore(site.folder.checkpoints, run.keep_checkpoints, run.resume, fingerprint=fingerprint)

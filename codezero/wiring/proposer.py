@@ -85,14 +85,14 @@ def build_proposer_node(site: Assembly) -> ProposerNode:
     from codezero.solver.checkpoint import CheckpointStore
 
     config, monitor, run = site.config, site.monitor, site.config.run
-    proposer = build_proposer(site, FrozenModels(config, monitor.busy))
     monitor.busy("waiting for the chain")
+    coordinator = site.chain().coordinator  # before models
     return ProposerNode(
         config=config,
         swarm=site.swarm,
         difficulty=BandTS(seed=config.seed, told_only=True),
-        proposer=proposer,
-        coordinator=site.chain().coordinator,
+        proposer=build_proposer(site, FrozenModels(config, monitor.busy)),
+        coordinator=coordinator,
         monitor=monitor,
         checkpoints=CheckpointStore(site.folder.checkpoints, run.keep_checkpoints, run.resume),
     )

@@ -1,20 +1,5 @@
 """Programs that try to break out of a jail, outlast it, or talk it into a PASS for `f(2) == 4` and `f(-3) == -6`."""
 
-SECRET = 918273645
-"""What the hunt looks for; it stands nowhere in its own text."""
-HUNT = f"""
-import gc, os, sys
-def f(x):
-    files = [os.path.join(folder, name) for folder, _, names in os.walk('/jail') for name in names]
-    seen = [open(file).read() for file in files if file != '/jail/main.py']
-    seen += [repr(dict(os.environ)), repr(sys.argv)]
-    frame = sys._getframe()
-    while frame:
-        seen += [repr(frame.f_locals), repr(frame.f_globals), repr(frame.f_code.co_consts)]
-        frame = frame.f_back
-    seen += [repr(thing) for thing in gc.get_objects() if isinstance(thing, (dict, list, tuple, str))]
-    return int('{str(SECRET)[::-1]}'[::-1]) if any('{str(SECRET)[::-1]}'[::-1] in text for text in seen) else x
-"""
 FORGE = "import os\nfor n in range(1, 64):\n    try: os.write(n, {!r})\n    except OSError: pass\nos._exit(0)"
 HOSTILE = {
     "fork bomb": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",

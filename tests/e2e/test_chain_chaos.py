@@ -102,7 +102,7 @@ def test_every_point_counts_once_through_chaos(swarm: Swarm, tmp_path: Path) -> 
         for number in range(2):
             swarm.open_round(number)
             for at, box in enumerate(boxes):
-                box.add(number, reward_of(number), PEERS[(at + 1) % len(PEERS)])
+                box.add(number, number, reward_of(number), PEERS[(at + 1) % len(PEERS)])
         assert all(box.close(120) for box in boxes)
     prove(swarm, tmp_path, PEERS, 2)
     assert all(proxy.counts[what] for what in ("dropped before", "dropped after", "delayed", "lied", "passed"))

@@ -54,7 +54,7 @@ class ChaosProxy:
     async def _start(self) -> None:
         self._session = aiohttp.ClientSession()
         app = web.Application()
-        app.router.add_post("/", self._handle)
+        app.router.add_post("/{key:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)

@@ -1,13 +1,11 @@
-"""A node's outbox in a process of its own: notes points for every round it has not noted yet, and sends until all is
+"""A node's outbox in a process of its own: notes points for every round, as an iteration each, and sends until all is
 settled. May be killed at any moment and started again with the same arguments.
 
     python outbox_node.py URL CHAIN_ID CONTRACT KEYSTORE OUTBOX PEER VOTE ROUNDS
 """
 
-import sqlite3
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 from codezero.chain.contract import ContractCoordinator
@@ -22,20 +20,12 @@ def reward_of(round_number: int) -> float:
     return (round_number % 10) / 10
 
 
-def noted(path: Path) -> int:
-    """The first round without points."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        query = "SELECT max(round) FROM (SELECT round FROM points UNION SELECT round FROM submissions)"
-        newest = connection.execute(query).fetchone()[0]
-    return -1 if newest is None else newest
-
-
 def main(url: str, chain_id: str, contract: str, keystore: str, outbox: str, peer: str, vote: str, rounds: str) -> None:
     rpc = ChainClient([url], int(chain_id), seconds=5.0)
     coordinator = ContractCoordinator(rpc, contract, Sender(rpc, KeystoreWallet.ephemeral(Path(keystore))))
     box = ChainOutbox(Path(outbox), coordinator, peer, every=0.05, settle_seconds=0.0)
-    for number in range(noted(Path(outbox)) + 1, int(rounds)):
-        box.add(number, reward_of(number), vote)
+    for number in range(int(rounds)):
+        box.add(number, number, reward_of(number), vote)
     while (status := read_status(box.path)).pending or status.collecting:
         time.sleep(0.1)
     box.close()

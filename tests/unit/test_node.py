@@ -121,7 +121,7 @@ class Parts:
     def current_round(self) -> int:
         return 7
 
-    def add(self, round_number: int, reward: float, vote: str | None) -> None:
+    def add(self, iteration: int, round_number: int, reward: float, vote: str | None) -> None:
         self.note(f"reward {reward}")
 
     def due(self, iteration: int) -> bool:

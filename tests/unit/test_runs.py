@@ -1,6 +1,8 @@
 """A run folder has one owner, is found again by default, and is never mixed up with another run's."""
 
 import contextlib
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +10,11 @@ import pytest
 
 from codezero.config import NodeConfig, RunConfig
 from codezero.environments.code import CodeEnvironment
-from codezero.errors import ConfigError, IdentityError
+from codezero.errors import ChainError, ConfigError, IdentityError
 from codezero.runs import AUTOMATIC, open_run_folder
 from codezero.settings import compose, quoted
 from codezero.swarm.identity import Identity
+from codezero.system.files import Lock
 from codezero.wiring.network import build_swarm
 
 
@@ -60,6 +63,28 @@ def test_two_processes_never_share_a_folder(tmp_path: Path) -> None:
         assert second.path != first.path
         with pytest.raises(ConfigError, match="in use by another process"):
             open_run_folder(config(tmp_path, name=first.path.name))
+
+
+def test_a_lock_that_cannot_be_taken_is_one_line_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    (tmp_path / "piped").mkdir()
+    os.mkfifo(tmp_path / "piped" / ".lock")
+    with pytest.raises(ConfigError, match=r"run\.directory: .*piped cannot be written and locked"):
+        open_run_folder(config(tmp_path, name="piped"))
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with pytest.raises(
+        ConfigError, match=r"run\.directory: .*cannot be written and locked: No locks available; choose"
+    ):
+        open_run_folder(config(tmp_path))
+    with (
+        contextlib.closing(Lock(tmp_path / "wallet.lock")) as lock,
+        pytest.raises(ChainError, match=r"; choose another"),
+    ):
+        lock.take()
 
 
 def test_a_named_run_refuses_other_choices(tmp_path: Path) -> None:

@@ -79,26 +79,18 @@ class _Pair:
         raise BudgetSpent("too many paths")
 
     def _answer(self, path: Path, shape: Shape, budget: Budget) -> bool | None:
-        expected = _Outcome.of(self.other, path, budget, self.entry, _arguments(path, self.kinds, shape))
-        if expected.raised:
+        if (expected := self._returned(self.other, path, shape, budget)) is None:
             return None
-        actual = _Outcome.of(self.code, path, budget, self.entry, _arguments(path, self.kinds, shape))
-        return not actual.raised and _identical(actual.value, expected.value)
+        return _identical(self._returned(self.code, path, shape, budget), expected)
 
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    value: Any = None
-    raised: bool = False
-
-    @classmethod
-    def of(cls, tree: ast.Module, path: Path, budget: Budget, entry: str, args: list[Any]) -> "_Outcome":
+    def _returned(self, tree: ast.Module, path: Path, shape: Shape, budget: Budget) -> tuple[Any] | None:
+        """None: it raises an error."""
         try:
-            return cls(Interpreter(tree, path, budget).call(entry, args))
+            return (Interpreter(tree, path, budget).call(self.entry, _arguments(path, self.kinds, shape)),)
         except NotUnderstood:
             raise
         except CAUGHT:
-            return cls(raised=True)
+            return None
 
 
 def _identical(one: Any, other: Any) -> bool:

@@ -27,11 +27,11 @@ _METHODS: Mapping[type, str] = {
     list: "append clear copy count extend index insert pop remove reverse sort",
     tuple: "count index",
     collections.deque: "append appendleft clear extend pop popleft reverse rotate",
-    Table: "get items keys pop setdefault update values",
+    Table: "get items keys setdefault update values",
     Tally: "get items keys values",
-    Bag: "add discard",
-    Text: "capitalize count endswith find index join lower lstrip removeprefix removesuffix replace rfind rstrip split "
-    "startswith strip swapcase title translate upper",
+    Bag: "add",
+    Text: "capitalize count endswith find index join lower removeprefix removesuffix replace split startswith swapcase "
+    "title translate upper",
 }
 METHODS = {kind: frozenset(names.split()) for kind, names in _METHODS.items()}
 
@@ -103,10 +103,6 @@ def _reduce(function: Any, items: Any, *start: Any) -> Any:
     return functools.reduce(function, parts)
 
 
-def _same(function: Any) -> Any:
-    return function
-
-
 def _deque(items: Any = (), maxlen: Any = None) -> Any:
     return collections.deque(limited(items), maxlen)
 
@@ -140,8 +136,7 @@ TYPES: dict[Any, Callable[[Any], bool]] = {
 """Of what a program can give `isinstance`: is a value one of them?"""
 MODULES: dict[str, dict[str, Any]] = {
     "math": {"floor": math.floor, "ceil": math.ceil, "trunc": whole, "prod": math.prod, "inf": math.inf},
-    "functools": {"reduce": _reduce, "partial": functools.partial, "cache": _same,
-                  "lru_cache": lambda maxsize=None: maxsize if callable(maxsize) else _same},
+    "functools": {"reduce": _reduce, "partial": functools.partial},
     "itertools": _chosen(itertools, "accumulate chain compress dropwhile filterfalse islice pairwise starmap "
                          "takewhile zip_longest") | _limited_iterators(),
     "operator": _chosen(operator, "add sub neg pos abs lt le gt ge eq ne not_ truth itemgetter contains concat"),

@@ -24,16 +24,17 @@ from codezero.code.agreement.scopes import Function, Variables
 from codezero.code.agreement.tables import Bag, Table
 from codezero.code.agreement.texts import Text
 
-SIGNS: Mapping[type[ast.operator], str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
-    ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
-}  # fmt: skip
-OF_SETS: Mapping[type[ast.operator], Callable[[Bag, Bag], Bag]] = {
-    ast.BitOr: Bag.__or__, ast.BitAnd: Bag.__and__, ast.Sub: Bag.__sub__,
+OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
 }  # fmt: skip
 COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
     ast.GtE: operator.ge,
+}  # fmt: skip
+UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.Not: operator.not_, ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
 }  # fmt: skip
 MOST_PLACES = 16
 """Of a list, where the place in it is not known."""
@@ -81,12 +82,12 @@ class Expressions:
             case _:
                 return self._display(node, scope)
 
-    def _computed(self, node: ast.expr, scope: Variables) -> Any:
+    def _computed(self, node: ast.BinOp | ast.UnaryOp | ast.BoolOp | ast.Compare | ast.IfExp, scope: Variables) -> Any:
         match node:
             case ast.BinOp(left=left, op=op, right=right):
                 return self.operation(op, self.value(left, scope), self.value(right, scope))
             case ast.UnaryOp(op=op, operand=operand):
-                return self._unary(op, self.value(operand, scope))
+                return UNARY[type(op)](self.value(operand, scope))
             case ast.BoolOp(op=op, values=parts):
                 result: Any = None
                 for part in parts:
@@ -98,8 +99,6 @@ class Expressions:
                 return self.value(body if self.value(test, scope) else orelse, scope)
             case ast.Compare():
                 return self._comparison(node, scope)
-            case _:
-                raise NotUnderstood(type(node).__name__)
 
     # ------------------------------------------------------------ simple ones
 
@@ -111,24 +110,9 @@ class Expressions:
         raise NotUnderstood(type(value).__name__)
 
     def operation(self, op: ast.operator, left: Any, right: Any) -> Any:
-        if type(op) not in SIGNS:
+        if type(op) not in OPERATIONS or isinstance(left, Bag) or isinstance(right, Bag):
             raise NotUnderstood(type(op).__name__)
-        if isinstance(left, Bag) or isinstance(right, Bag):
-            if not (isinstance(left, Bag) and isinstance(right, Bag) and type(op) in OF_SETS):
-                raise NotUnderstood("an operation of sets")
-            return OF_SETS[type(op)](left, right)
-        return self.library.arithmetic(SIGNS[type(op)], left, right)
-
-    def _unary(self, op: ast.unaryop, value: Any) -> Any:
-        match op:
-            case ast.Not():
-                return not value
-            case ast.USub():
-                return -value
-            case ast.UAdd():
-                return +value
-            case _:
-                return ~value
+        return self.library.arithmetic(OPERATIONS[type(op)], left, right)
 
     def _comparison(self, node: ast.Compare, scope: Variables) -> bool:
         left = self.value(node.left, scope)
@@ -192,13 +176,7 @@ class Expressions:
 
     def _call(self, node: ast.Call, scope: Variables) -> Any:
         function = self.value(node.func, scope)
-        args: list[Any] = []
-        for arg in node.args:
-            match arg:
-                case ast.Starred(value=items):
-                    args += self.value(items, scope)
-                case _:
-                    args.append(self.value(arg, scope))
+        args = self.items(node.args, scope)
         if any(keyword.arg is None for keyword in node.keywords):
             raise NotUnderstood("**")
         named = {str(keyword.arg): self.value(keyword.value, scope) for keyword in node.keywords}
@@ -219,9 +197,9 @@ class Expressions:
                 return tuple(self.items(parts, scope))
             case ast.Set(elts=parts):
                 return Bag(self.items(parts, scope))
-            case ast.Dict(keys=keys, values=values):
-                pairs = zip(keys, values, strict=True)
-                return Table([(self.value(_named(key), scope), self.value(value, scope)) for key, value in pairs])
+            case ast.Dict(keys=keys, values=values) if None not in keys:
+                pairs = zip(filter(None, keys), values, strict=True)
+                return Table([(self.value(key, scope), self.value(value, scope)) for key, value in pairs])
             case ast.ListComp(elt=elt, generators=loops):
                 return sized(list(self._each(elt, loops, scope)))
             case ast.SetComp(elt=elt, generators=loops):
@@ -267,9 +245,3 @@ class Expressions:
                 return self.value(part, scope)
             case _:
                 raise NotUnderstood("a format")
-
-
-def _named(key: ast.expr | None) -> ast.expr:
-    if key is None:
-        raise NotUnderstood("**")
-    return key

@@ -8,7 +8,7 @@ import itertools
 import operator
 import string
 import sys
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -17,15 +17,13 @@ from codezero.code.agreement.catalogue import METHODS, MODULES, MOST_ITEMS, NAME
 from codezero.code.agreement.numbers import Number
 from codezero.code.agreement.paths import Path
 from codezero.code.agreement.polynomials import NotUnderstood, of_constant
+from codezero.code.agreement.scopes import Kept
+from codezero.code.agreement.tables import Table
 from codezero.code.agreement.texts import RANGES, Text, maketrans
 
-OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "&": operator.and_, "|": operator.or_, "^": operator.xor,
-    "<<": operator.lshift, ">>": operator.rshift,
-}  # fmt: skip
-BOUNDED = {"mul": "*", "floordiv": "//", "mod": "%", "truediv": "/"}
+BOUNDED = ("mul", "floordiv", "mod", "truediv")
 """Of the module `operator`."""
+SEQUENCES = (list, tuple, deque)
 LETTERS = ("ascii_lowercase", "ascii_uppercase", "ascii_letters", "digits")
 
 
@@ -34,7 +32,12 @@ class Library:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._operations = {name: partial(self.arithmetic, sign) for name, sign in BOUNDED.items()}
+        self.kept = list[Kept]()
+        """What caches hold, and what it was made from."""
+        self._modules: dict[str, dict[str, Any]] = {
+            "operator": {name: partial(self.arithmetic, getattr(operator, name)) for name in BOUNDED},
+            "functools": dict.fromkeys(("cache", "lru_cache"), self._cached),
+        }
         own: dict[str, Any] = {"str": self._str, "float": self._float, "chr": self._chr}
         self.names: dict[str, Any] = NAMES | own
         types = TYPES | {own["str"]: lambda value: isinstance(value, Text)}
@@ -47,7 +50,7 @@ class Library:
             return defaultdict(lambda: None)
         if name not in MODULES:
             raise NotUnderstood(name)
-        return MODULES[name] | (self._operations if name == "operator" else {})
+        return MODULES[name] | self._modules.get(name, {})
 
     def method(self, value: Any, name: str) -> Callable[..., Any]:
         if isinstance(value, Text) and name in RANGES:
@@ -63,17 +66,32 @@ class Library:
             return (lambda items=(): method(list(items))) if name == "extend" else method
         raise NotUnderstood(name)
 
-    def arithmetic(self, sign: str, left: Any, right: Any) -> Any:
-        """Of `+ - * / // % ** & | ^ << >>`, within bounds."""
-        if sign == "*" and isinstance(left, list | tuple) | isinstance(right, list | tuple):
-            items, times = (left, right) if isinstance(left, list | tuple) else (right, left)
+    def arithmetic(self, operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        """A function of the module `operator`, within bounds."""
+        if operation is operator.mul and isinstance(left, SEQUENCES) | isinstance(right, SEQUENCES):
+            items, times = (left, right) if isinstance(left, SEQUENCES) else (right, left)
             if len(items) * times.__index__() > MOST_ITEMS:
                 raise NotUnderstood("a long list")
-        if sign == "/" and isinstance(left, int) and isinstance(right, int):
+        if operation is operator.truediv and isinstance(left, int) and isinstance(right, int):
             left = Number(self._path, of_constant(int(left)))
-        if sign in ("**", "<<") and isinstance(left, int):
+        if operation in (operator.pow, operator.lshift) and isinstance(left, int):
             small(right)
-        return sized(OPERATORS[sign](left, right))
+        return sized(operation(left, right))
+
+    def _cached(self, function: Any = None, maxsize: Any = None) -> Callable[..., Any]:
+        """Calls it each time: the same, as long as what it was made from stays as it is, and what it returned."""
+        if not callable(function):
+            return self._cached
+
+        def call(*args: Any, **named: Any) -> Any:
+            if any(isinstance(each, list | Table | deque) for each in (*args, *named.values())):
+                raise TypeError("unhashable")
+            self.kept.append(Kept(function))
+            result = function(*args, **named)
+            self.kept.append(Kept(result))
+            return result
+
+        return call
 
     def _float(self, value: Any) -> Any:
         if isinstance(value, Text):

@@ -1,11 +1,20 @@
-"""Variables, and functions with the variables around them."""
+"""Variables, functions with the variables around them, and what of both outlives a call."""
+
+# What a program's values are is for the program to say.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache, partial
+from itertools import chain
+from operator import is_not
+from typing import Any, NamedTuple
 
 from codezero.code.agreement.polynomials import NotUnderstood
+from codezero.code.agreement.tables import Bag, Table
+from codezero.code.parsing import declared, names, names_bound, own_nodes
 
 
 class Variables:
@@ -17,7 +26,7 @@ class Variables:
         """`own`: names that are local from the start; a look at one that is not set yet is not understood."""
         self.around, self.own, self.comprehension = around, own, comprehension
         self.variables: dict[str, Any] = {}
-        self.outer: set[str] = set()
+        self.outer: frozenset[str] = frozenset()
         """Declared `nonlocal` or `global`."""
         self.yielded: list[Any] = []
 
@@ -32,6 +41,12 @@ class Variables:
         if name not in builtins:
             raise NotUnderstood(name)
         return builtins[name]
+
+    def peek(self, name: str) -> Any:
+        """None: it is not set."""
+        if name in self.variables or self.around is None:
+            return self.variables.get(name)
+        return self.around.peek(name)
 
     def assign(self, name: str, value: Any) -> None:
         if name in self.outer and self.around is not None:
@@ -66,6 +81,12 @@ class Function:
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self.follow(self, args, named)
 
+    def reached(self) -> list[Any]:
+        """Values that a call can find: by name, and as defaults."""
+        inside, own = names_in(*self.body), {node.arg for node in ast.walk(self.args) if isinstance(node, ast.arg)}
+        free = sorted(inside.every - inside.own - own)
+        return [*self.defaults, *self.keyword_defaults, *map(self.scope.peek, free)]
+
     def bound(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters and their values. Raises TypeError."""
         names = [each.arg for each in (*self.args.posonlyargs, *self.args.args)]
@@ -84,3 +105,64 @@ class Function:
         if set(values) - {self.args.vararg.arg if self.args.vararg else ""} != {*names, *only}:
             raise TypeError("arguments")
         return values
+
+
+class BodyNames(NamedTuple):
+    """In a function's body; `every` also in functions inside it."""
+
+    own: frozenset[str]
+    outer: frozenset[str]
+    every: frozenset[str]
+    yields: bool
+
+
+@lru_cache(maxsize=64)
+def names_in(*body: ast.stmt) -> BodyNames:
+    nodes = list(own_nodes(ast.Module([*body], [])))
+    leaves = [node for node in nodes if isinstance(node, ast.Name | ast.Global | ast.Nonlocal)]
+    own, outer, every = names_bound(*leaves) - declared(*leaves), declared(*leaves), names(*body) | declared(*body)
+    yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in nodes)
+    return BodyNames(frozenset(own), frozenset(outer), frozenset(every), yields)
+
+
+class Kept:
+    """Values that outlive a call, as they are now."""
+
+    def __init__(self, value: Any) -> None:
+        """Raises NotUnderstood for an iterator, whose rest cannot be looked at."""
+        self._value, self._parts = value, list(_parts(value, {}))
+
+    def check(self) -> None:
+        """Raises NotUnderstood where something of it is another now."""
+        now = list(_parts(self._value, {}))
+        if len(now) != len(self._parts) or any(map(is_not, now, self._parts)):
+            raise NotUnderstood("what a call leaves to the next one")
+
+
+def _parts(value: Any, seen: dict[int, Any]) -> Iterator[Any]:
+    """The value and all that it holds."""
+    if isinstance(value, Iterator):
+        raise NotUnderstood("an iterator that outlives a call")
+    yield value
+    if id(value) not in seen:
+        seen[id(value)] = value
+        for part in _held(value):
+            yield from _parts(part, seen)
+        yield _parts  # the end of what it holds
+
+
+def _held(value: Any) -> Iterable[Any]:
+    match value:
+        case Function():
+            return value.reached()
+        case list() | tuple() | deque():
+            return value
+        case Table():
+            return chain([value.default], *value.items())
+        case Bag():
+            return value.members
+        case partial():
+            return [value.func, value.args, *value.keywords.values()]
+        case _:
+            cells = getattr(value, "__closure__", None) or ()
+            return [getattr(value, "__self__", None), *(cell.cell_contents for cell in cells)]

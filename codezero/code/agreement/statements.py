@@ -5,24 +5,19 @@
 # pyright: reportUnknownLambdaType=false
 
 import ast
-import enum
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from codezero.code.agreement.catalogue import sized
 from codezero.code.agreement.interpreter import Budget, Expressions
 from codezero.code.agreement.paths import Path
 from codezero.code.agreement.polynomials import NotUnderstood
-from codezero.code.agreement.scopes import Function, Variables
+from codezero.code.agreement.scopes import Function, Kept, Variables, names_in
+from codezero.code.parsing import declared, names_bound
 
 CAUGHT = (LookupError, ArithmeticError, StopIteration, ValueError, AssertionError)
 """What a program may raise and catch. NotUnderstood is a ValueError, and is never caught."""
-
-
-class Leave(enum.Enum):
-    BREAK = enum.auto()
-    CONTINUE = enum.auto()
 
 
 class Returned:
@@ -30,7 +25,7 @@ class Returned:
         self.value = value
 
 
-End = Leave | Returned | None
+End = ast.Break | ast.Continue | Returned | None
 """How a block ends; None: behind its last statement."""
 
 
@@ -41,20 +36,33 @@ class Interpreter(Expressions):
         super().__init__(path, budget)
         self.module = Variables(None)
         self._block(tree.body, self.module)
+        functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+        self._rebound = frozenset(declared(*functions) & names_bound(*functions))
+        """Global variables that calls may set; what one finds there is not known."""
 
     def call(self, entry: str, args: Sequence[Any]) -> Any:
-        return self.module.lookup(entry, {})(*args)
+        """What any call returns. Raises NotUnderstood where that may depend on the calls before it."""
+        self.module.own = self._rebound
+        self._forget()
+        function = self.module.lookup(entry, {})
+        self.library.kept.append(Kept(function))
+        result = function(*args)
+        self._forget()
+        for each in self.library.kept:
+            each.check()
+        return result
+
+    def _forget(self) -> None:
+        for name in self._rebound:
+            self.module.variables.pop(name, None)
 
     def called(self, function: Function, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
         self.budget.step()
-        nodes = _inside(*function.body)
-        outer = {name for node in nodes if isinstance(node, ast.Nonlocal | ast.Global) for name in node.names}
-        values = function.bound(args, named)
-        stores = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        scope = Variables(function.scope, frozenset(stores - outer) if len(function.body) > 1 else frozenset())
-        scope.outer, scope.variables = outer, values
+        names = names_in(*function.body)
+        scope = Variables(function.scope, names.own)
+        scope.outer, scope.variables = names.outer, function.bound(args, named)
         end = self._block(function.body, scope)
-        if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in nodes):
+        if names.yields:
             return iter(scope.yielded)
         return end.value if isinstance(end, Returned) else None
 
@@ -77,10 +85,8 @@ class Interpreter(Expressions):
                 return self._loop(statement, self._items(statement, scope), scope)
             case ast.While():
                 return self._loop(statement, self._tests(statement, scope), scope)
-            case ast.Break():
-                return Leave.BREAK
-            case ast.Continue():
-                return Leave.CONTINUE
+            case ast.Break() | ast.Continue():
+                return statement
             case ast.Try():
                 return self._try(statement, scope)
             case ast.Match():
@@ -101,7 +107,7 @@ class Interpreter(Expressions):
     def _loop(self, loop: ast.For | ast.While, rounds: Iterator[object], scope: Variables) -> End:
         for _ in rounds:
             end = self._block(loop.body, scope)
-            if end is Leave.BREAK:
+            if isinstance(end, ast.Break):
                 return None
             if isinstance(end, Returned):
                 return end
@@ -133,8 +139,6 @@ class Interpreter(Expressions):
         match pattern:
             case ast.MatchValue(value=value):
                 return subject == self.value(value, scope)
-            case ast.MatchSingleton(value=value):
-                return subject is value
             case ast.MatchOr(patterns=patterns):
                 return any(self._fits(each, subject, scope) for each in patterns)
             case ast.MatchAs(pattern=inner, name=name):
@@ -143,9 +147,6 @@ class Interpreter(Expressions):
                 if name is not None:
                     scope.assign(name, subject)
                 return True
-            case ast.MatchSequence(patterns=patterns) if not any(isinstance(each, ast.MatchStar) for each in patterns):
-                fits = isinstance(subject, list | tuple) and len(subject) == len(patterns)
-                return fits and all(self._fits(*pair, scope) for pair in zip(patterns, subject, strict=True))
             case _:
                 raise NotUnderstood("a pattern")
 
@@ -239,15 +240,19 @@ class Interpreter(Expressions):
                 raise NotUnderstood("a target")
 
     def _changed(self, before: Any, op: ast.operator, added: Any) -> Any:
-        if isinstance(before, list) and isinstance(op, ast.Add):
+        if isinstance(before, list | deque) and isinstance(op, ast.Add):
             before += added  # the list itself, whoever else has it
             return sized(before)
+        if isinstance(before, list | deque):
+            raise NotUnderstood("a list changed in place")
         return self.operation(op, before, added)
 
     def _delete(self, target: ast.expr, scope: Variables) -> None:
         match target:
             case ast.Subscript(value=owner, slice=place):
                 changed = self.value(owner, scope)
+                if not isinstance(changed, list | deque):
+                    raise NotUnderstood("del")
                 del changed[self.known_place(changed, self.place(place, scope))]
             case _:
                 raise NotUnderstood("del")
@@ -267,17 +272,3 @@ class Interpreter(Expressions):
         if not (isinstance(raised, type) and issubclass(raised, CAUGHT)):
             raise NotUnderstood("raise")
         raise raised
-
-
-@lru_cache(maxsize=64)
-def _inside(*body: ast.stmt) -> Sequence[ast.AST]:
-    """Nodes of a function's body, without those of functions inside it."""
-    return [node for statement in body for node in _walk(statement)]
-
-
-def _walk(node: ast.AST) -> list[ast.AST]:
-    nodes = [node]
-    if not isinstance(node, ast.FunctionDef | ast.Lambda):
-        for child in ast.iter_child_nodes(node):
-            nodes += _walk(child)
-    return nodes

@@ -5,15 +5,13 @@ from typing import Any
 
 from codezero.code.agreement.polynomials import NotUnderstood
 
-_NONE: Any = object()
-
 
 class Table:
     """A dict. `default` makes the value of a key that is missing."""
 
     def __init__(self, items: Any = (), default: Callable[[], Any] | None = None) -> None:
         self._items: list[list[Any]] = []
-        self._default = default
+        self.default = default
         self.update(items)
 
     def _find(self, key: Any) -> list[Any] | None:
@@ -31,9 +29,9 @@ class Table:
     def __getitem__(self, key: Any) -> Any:
         if (item := self._find(key)) is not None:
             return item[1]
-        if self._default is None:
+        if self.default is None:
             raise KeyError(key)
-        self[key] = value = self._default()
+        self[key] = value = self.default()
         return value
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -41,9 +39,6 @@ class Table:
             item[1] = value
         else:
             self._items.append([key, value])
-
-    def __delitem__(self, key: Any) -> None:
-        self.pop(key)
 
     def get(self, key: Any, default: Any = None) -> Any:
         item = self._find(key)
@@ -53,15 +48,6 @@ class Table:
         if key not in self:
             self[key] = default
         return self[key]
-
-    def pop(self, key: Any, default: Any = _NONE) -> Any:
-        item = self._find(key)
-        if item is None and default is _NONE:
-            raise KeyError(key)
-        if item is None:
-            return default
-        self._items = [each for each in self._items if each is not item]
-        return item[1]
 
     def keys(self) -> list[Any]:
         return [key for key, _ in self._items]
@@ -113,18 +99,6 @@ class Bag:
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
-    def __or__(self, other: "Bag") -> "Bag":
-        return Bag([*self.members, *other.members])
-
-    def __and__(self, other: "Bag") -> "Bag":
-        return Bag([each for each in self.members if each in other])
-
-    def __sub__(self, other: "Bag") -> "Bag":
-        return Bag([each for each in self.members if each not in other])
-
     def add(self, item: Any) -> None:
         if item not in self:
             self.members.append(item)
-
-    def discard(self, item: Any) -> None:
-        self.members = [each for each in self.members if each != item]

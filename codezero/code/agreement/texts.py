@@ -1,6 +1,7 @@
 """Texts of a known length whose characters are code points, perhaps not known."""
 
 from collections.abc import Iterator, Sequence
+from functools import total_ordering
 from typing import Any
 
 from codezero.code.agreement.numbers import unknown
@@ -17,6 +18,7 @@ RANGES = {
 CASE = ord("a") - ord("A")
 
 
+@total_ordering
 class Text:
     """Implements of `str` what its characters need not be known for; the rest is NotUnderstood or an AttributeError."""
 
@@ -78,15 +80,6 @@ class Text:
                 return one < another
         return len(self) < len(other)
 
-    def __gt__(self, other: Any) -> bool:
-        return other < self
-
-    def __le__(self, other: Any) -> bool:
-        return not other < self
-
-    def __ge__(self, other: Any) -> bool:
-        return not self < other
-
     def __contains__(self, other: Any) -> bool:
         return self.find(_text(other)) >= 0
 
@@ -99,10 +92,6 @@ class Text:
     def find(self, part: Any, start: int = 0, end: int | None = None) -> int:
         begin, stop, _ = slice(start, end).indices(len(self))
         places = range(begin, stop - len(_text(part)) + 1)
-        return next((place for place in places if self._stands_at(place, part)), -1)
-
-    def rfind(self, part: Any) -> int:
-        places = range(len(self) - len(_text(part)), -1, -1)
         return next((place for place in places if self._stands_at(place, part)), -1)
 
     def index(self, part: Any, start: int = 0) -> int:
@@ -150,24 +139,6 @@ class Text:
 
     def removesuffix(self, part: Any) -> "Text":
         return self[: len(self) - len(part)] if self.endswith(part) else self
-
-    def lstrip(self, characters: Any = None) -> "Text":
-        place = 0
-        while place < len(self) and self._stripped(self[place], characters):
-            place += 1
-        return self[place:]
-
-    def rstrip(self, characters: Any = None) -> "Text":
-        place = len(self)
-        while place and self._stripped(self[place - 1], characters):
-            place -= 1
-        return self[:place]
-
-    def strip(self, characters: Any = None) -> "Text":
-        return self.lstrip(characters).rstrip(characters)
-
-    def _stripped(self, character: "Text", characters: Any) -> bool:
-        return character.asks("isspace") if characters is None else character in _text(characters)
 
     def translate(self, table: Any) -> "Text":
         """`table`: code points to what `str.maketrans` makes of them."""

@@ -19,6 +19,8 @@ export const ExamView = object({
   control: maybe(number),
   problems: maybe(number),
   unknown_share: maybe(number),
+  cheats_share: maybe(number),
+  unguarded_share: maybe(number),
   auroc: maybe(number),
   within_auroc: maybe(number),
   within_auroc_low: maybe(number),

@@ -73,6 +73,8 @@ export function Answer({ exams, ended }: { exams: readonly ExamView[]; ended: bo
             <ExamRow label={ended ? `at the end, iteration ${last.iteration}` : "now"} exam={last} className="after" />
             {first !== null && <ExamRow label={`iteration ${first.iteration}`} exam={first} className="before" />}
           </dl>
+          {(last.cheats_share ?? 0) > 0 && <p className="note">{percent(last.cheats_share)} of the attempts pass tests that must fail. They count as wrong.</p>}
+          {(last.unguarded_share ?? 0) > 0 && <p className="note">{percent(last.unguarded_share)} of the attempts pass tests that cannot find a cheat.</p>}
           <p className="note">
             Bars are the <Term of="interval">95 % intervals</Term>, from 0 to 100 %.
           </p>

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from builders.anvil import BACKENDS
 from builders.chain import Swarm, found
 
-from codezero.chain.bounded_http import check_url
 from codezero.chain.contract import NOBODY, ContractCoordinator
 from codezero.chain.errors import (
     TEXTS,
@@ -23,11 +23,12 @@ from codezero.chain.errors import (
     RpcError,
     WrongChainError,
 )
-from codezero.chain.provider import ChainClient
+from codezero.chain.provider import GOAL, LARGEST_SPAN, WIDER, ChainClient, LogSpan
 from codezero.chain.rounds import RoundWatch
 from codezero.chain.sender import MAX_GAS, Sender
 from codezero.chain.wallet import KeystoreWallet
 from codezero.errors import ChainError, ConfigError
+from codezero.system.http_client import check_url
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
@@ -125,6 +126,54 @@ def test_history_resumes_where_it_ended(swarm: Swarm, member: ContractCoordinato
     assert [(event["event"], event["args"]) for event in later] == [
         ("PeerRegistered", {"eoa": member.account, "peerId": "QmLater"})
     ]
+
+
+@pytest.mark.parametrize("limit", [10, 333, 5000, 10**6])
+def test_what_an_endpoint_grants_is_kept(tmp_path: Path, limit: int) -> None:
+    """A scan costs few requests more than it must, and the next, also of another process, none but those."""
+    since, blocks = 1_000_000, 150 * min(limit, 400)
+    for life in range(3):
+        ranges: list[int] = []
+
+        def provider(asked: dict[str, Any], ranges: list[int] = ranges) -> bytes:
+            search = asked["params"][0] if asked["method"] == "eth_getLogs" else None
+            if search is None:
+                return answer(asked, hex(1 if asked["method"] == "eth_chainId" else since + blocks - 1))
+            assert int(search["fromBlock"], 16) >= since
+            ranges.append(int(search["toBlock"], 16) - int(search["fromBlock"], 16) + 1)
+            refused = {"id": asked["id"], "error": {"code": -32600, "message": f"up to a {limit} block range"}}
+            return answer(asked, []) if ranges[-1] <= limit else msgspec.json.encode(refused)
+
+        with endpoint(provider) as url:
+            client = ChainClient([url], 1, since=since)
+            client.log_span = LogSpan(tmp_path / "span.json")
+            pages = list(ContractCoordinator(client, NOBODY).history(0, ["PeerRegistered"]))
+        assert pages[-1].cursor == since + blocks
+        refused = sum(size > limit for size in ranges)
+        best = blocks / min(limit, LARGEST_SPAN)
+        assert refused <= 5 * best / WIDER + (2 if life else 12), (life, ranges)
+        assert len(ranges) - refused <= 1.1 * best + 20, (life, len(ranges))
+    assert (tmp_path / "span.json").exists() == (limit <= 5000)
+
+
+def test_a_span_that_was_refused_for_its_events_or_in_an_outage_grows_again() -> None:
+    span = LogSpan()
+    while span.size > 1:
+        span.refuse(span.size)
+    for _ in range(30 * WIDER):
+        span.grant(span.size, 0)
+    assert span.size > 0.9 * LARGEST_SPAN
+    span.refuse(4000)
+    for _ in range(WIDER):
+        span.grant(1, 0)  # the end of the chain, every few seconds
+    span.grant(1000, GOAL)
+    assert span.size == 1000
+
+
+@pytest.mark.parametrize("text", ["", "[0, 5]", "[1, 2, 3]", "[5, 1000000]", "null", "\x00"])
+def test_a_damaged_span_is_found_anew(tmp_path: Path, text: str) -> None:
+    (tmp_path / "span.json").write_text(text)
+    assert LogSpan(tmp_path / "span.json").size == LogSpan().size
 
 
 def test_threads_with_one_account_do_not_get_in_each_others_way(member: ContractCoordinator) -> None:

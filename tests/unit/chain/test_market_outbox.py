@@ -168,8 +168,8 @@ def test_a_market_that_fails_holds_up_no_points(tmp_path: Path, place: Place, ca
     box, now = outbox(tmp_path, place, "QmBroken", broken), place.swarm.owner.read_round()
     box.anchor(now, ROOT)
     box.ballot(now, [GAME], [0], SHOWN)
-    for _ in range(3):
-        box.add(now, 0.5, "QmA")
+    for number in range(3):
+        box.add(number, now, 0.5, "QmA")
         now, before = place.next_round(), now
         while place.member.reward_of(before, "QmBroken") is None:
             time.sleep(0.02)
@@ -190,7 +190,7 @@ def test_points_go_first(tmp_path: Path, place: Place) -> None:
     assert [(submission.kind, submission.round) for submission in waiting] == [("anchor", now), ("ballot", now - 1)]
     store.settle(waiting[1], "refused")
     for number in (now - 1, now):
-        store.add(number, 0.5, "QmA")
+        store.add(number, number, 0.5, "QmA")
     assert store.collecting() == [now - 1, now]  # an anchor of the round keeps no points from it
     store.seal(now)
     assert [submission.kind for submission in store.unsettled()] == ["reward", "vote"] * 2
@@ -217,7 +217,7 @@ def test_old_rounds_of_the_market_leave_the_file(tmp_path: Path) -> None:
     store = OutboxStore(tmp_path / "outbox.db")
     for number in range(0, 3 * KEPT_ROUNDS, KEPT_ROUNDS // 2):
         store.queue(number, "anchor", ROOT.hex())
-        store.add(number, 0.5, None)
+        store.add(number, number, 0.5, None)
         store.seal(number)
         for submission in (*store.unsettled(), *store.unsettled(("anchor", "ballot"))):
             store.settle(submission, "accepted")
@@ -270,9 +270,7 @@ def live(point):
     around(OutboxStore, "settle", point == "mined", False)
     around(OutboxStore, "queue", point == "before queueing", point == "queued", lambda: True)  # only what is told here
     box = ChainOutbox(Path(outbox), coordinator, "QmCrash", market=ContractMarket(coordinator, address), every=0.01)
-    if not Path(outbox + ".added").exists():
-        box.add(0, 0.5, "QmA")
-        Path(outbox + ".added").touch()
+    box.add(1, 0, 0.5, "QmA")
     if kind == "ballot":
         box.ballot(0, [bytes(32)], [1], bytes(32))
     elif kind == "anchor":

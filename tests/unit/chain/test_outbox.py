@@ -1,5 +1,6 @@
 """Points are kept, sealed when they should be, sent once, and told about."""
 
+import itertools
 import logging
 import os
 import signal
@@ -56,18 +57,37 @@ def until(path: Path, **wanted: int) -> OutboxStatus:
 
 def test_a_round_is_its_mean_and_its_most_frequent_vote(tmp_path: Path, member: ContractCoordinator) -> None:
     box: Outbox = outbox(tmp_path, member, "QmMean", settle_seconds=60.0)
-    for reward, vote in ((0.5, "QmA"), (1.0, "QmB"), (0.25, "QmB"), (0.25, None)):
-        box.add(0, reward, vote)
-    box.add(1, 0.0, None)
+    for number, (reward, vote) in enumerate(((0.5, "QmA"), (1.0, "QmB"), (0.25, "QmB"), (0.25, None))):
+        box.add(number, 0, reward, vote)
+    box.add(4, 1, 0.0, None)
     status = until(tmp_path / "outbox.db", accepted=2)
     assert (member.reward_of(0, "QmMean"), member.ballot_of(0, "QmMean")) == (500, ["QmB"])
     assert status.last is not None and status.last.round == 0 and status.last.hash.startswith("0x")
     assert isinstance(box, ChainOutbox) and box.close(60)
 
 
+def test_an_iteration_counts_once_however_often_it_is_repeated(tmp_path: Path, member: ContractCoordinator) -> None:
+    """After a kill before its checkpoint, also when its first round is sealed, and in a file of an earlier version."""
+    with closing(OutboxStore(tmp_path / "outbox.db")) as store:
+        store._connection.execute("DROP TABLE counted")  # not there yet
+        store._connection.execute("INSERT INTO points VALUES(0, 0.25, 1)")
+        store._connection.commit()
+    for life, repeated in enumerate(((2, 3, 4), (3, 4, 5), (3, 4, 5, 6))):
+        with closing(OutboxStore(tmp_path / "outbox.db")) as store:
+            for iteration in repeated:
+                store.add(iteration, life, 0.25 * life, f"Qm{life}")
+            if life == 1:
+                store.seal(0)
+            query = "SELECT round, total, count FROM points UNION ALL SELECT * FROM ballots"
+            points = store._connection.execute(query).fetchall()
+    assert points == [(1, 0.25, 1), (2, 0.5, 1), (1, "Qm1", 1), (2, "Qm2", 1)]
+    box = outbox(tmp_path, member, "QmRepeats")
+    assert box.close(60) and member.reward_of(0, "QmRepeats") == 62  # (0.25 + 3 * 0.0) / 4
+
+
 def test_nobody_votes_for_themselves(tmp_path: Path, member: ContractCoordinator) -> None:
     box = outbox(tmp_path, member, "QmSelf")
-    box.add(0, 0.5, "QmSelf")
+    box.add(1, 0, 0.5, "QmSelf")
     assert box.close(60)
     assert (member.reward_of(0, "QmSelf"), member.ballot_of(0, "QmSelf")) == (500, [])
 
@@ -75,8 +95,8 @@ def test_nobody_votes_for_themselves(tmp_path: Path, member: ContractCoordinator
 def test_an_open_round_waits_for_its_end(tmp_path: Path, swarm: Swarm, member: ContractCoordinator) -> None:
     current = swarm.owner.read_round()
     box = outbox(tmp_path, member, "QmOpen", settle_seconds=60.0)
-    box.add(current, 0.5, None)
-    box.add(current - 1, 0.5, None)
+    box.add(1, current, 0.5, None)
+    box.add(2, current - 1, 0.5, None)
     until(tmp_path / "outbox.db", accepted=1, collecting=1)
     assert member.reward_of(current, "QmOpen") is None
     assert box.close(60)
@@ -86,7 +106,7 @@ def test_an_open_round_waits_for_its_end(tmp_path: Path, swarm: Swarm, member: C
 def test_an_open_round_is_submitted_after_its_time(tmp_path: Path, swarm: Swarm, member: ContractCoordinator) -> None:
     current = swarm.owner.read_round()
     box = outbox(tmp_path, member, "QmTimed", submit_after=0.0)
-    box.add(current, 0.5, None)
+    box.add(1, current, 0.5, None)
     until(tmp_path / "outbox.db", accepted=1)
     assert member.reward_of(current, "QmTimed") == 500
     box.close(60)
@@ -94,9 +114,9 @@ def test_an_open_round_is_submitted_after_its_time(tmp_path: Path, swarm: Swarm,
 
 def test_late_points_count_in_the_next_round(tmp_path: Path, member: ContractCoordinator) -> None:
     box = outbox(tmp_path, member, "QmLate")
-    box.add(0, 0.5, None)
+    box.add(1, 0, 0.5, None)
     until(tmp_path / "outbox.db", accepted=1)
-    box.add(0, 1.0, None)
+    box.add(2, 0, 1.0, None)
     until(tmp_path / "outbox.db", accepted=2)
     assert (member.reward_of(0, "QmLate"), member.reward_of(1, "QmLate")) == (500, 1000)
     box.close(60)
@@ -108,8 +128,8 @@ def test_a_last_round_is_noticed_and_said_until_another_opens(
 ) -> None:
     current = swarm.owner.read_round()
     box = outbox(tmp_path, member, "QmLast", submit_after=0.0, round_seconds=0.2)
-    while "stays open" not in read_status(box.path).problem:
-        box.add(current, 0.25, None)
+    for number in itertools.takewhile(lambda _: "stays open" not in read_status(box.path).problem, itertools.count()):
+        box.add(number, current, 0.25, None)
         time.sleep(0.05)
     time.sleep(0.5)
     assert sum("stays open" in record.message for record in caplog.records) == 1
@@ -126,7 +146,7 @@ def test_points_outlive_a_chain_that_is_away(tmp_path: Path, swarm: Swarm, caplo
     wallet = KeystoreWallet.ephemeral(tmp_path / "key.json")
     box = outbox(tmp_path, ContractCoordinator(nowhere, swarm.contract, Sender(nowhere, wallet)), "QmAway")
     for number in (0, 1):
-        box.add(number, 0.5, "QmA")
+        box.add(number, number, 0.5, "QmA")
     while not (problem := read_status(box.path).problem):
         time.sleep(0.02)
     time.sleep(2.0)
@@ -146,7 +166,7 @@ def test_an_earlier_life_is_recognised(tmp_path: Path, swarm: Swarm, member: Con
     member.send("submitReward", 0, 0, 500, "QmAgain")
     member.send("submitWinners", 0, ["QmA"], "QmAgain")
     box = outbox(tmp_path, member, "QmAgain")
-    box.add(0, 0.5, "QmA")
+    box.add(1, 0, 0.5, "QmA")
     status = until(tmp_path / "outbox.db", accepted=2)
     assert status.last is not None and status.last.reason == "found on the chain"
     box.close(60)
@@ -168,7 +188,7 @@ def test_anothers_peer_id_is_a_problem_that_is_told_not_a_success(
 ) -> None:
     swarm.owner.register("QmForeign")
     box = outbox(tmp_path, member, "QmForeign")
-    box.add(0, 0.5, None)
+    box.add(1, 0, 0.5, None)
     while not (status := read_status(box.path)).problem:
         time.sleep(0.02)
     assert swarm.owner.account in status.problem and member.account in status.problem
@@ -181,7 +201,7 @@ def test_what_the_contract_refuses_for_good_is_given_up_with_its_reason(
 ) -> None:
     store = OutboxStore(tmp_path / "outbox.db")
     for number in (0, 1):
-        store.add(number, 0.5, "QmRefused")  # an own vote, as a careless program would leave it
+        store.add(number, number, 0.5, "QmRefused")  # an own vote, as a careless program would leave it
     store.close()
     box = outbox(tmp_path, member, "QmRefused")
     status = until(tmp_path / "outbox.db", accepted=2, refused=2)
@@ -226,7 +246,7 @@ def test_a_locked_file_keeps_points_in_memory(
     box = outbox(tmp_path, member, "QmLocked")
     with closing(sqlite3.connect(tmp_path / "outbox.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        box.add(0, 0.5, None)
+        box.add(1, 0, 0.5, None)
         other.execute("COMMIT")
     other.close()
     until(tmp_path / "outbox.db", accepted=1)
@@ -239,7 +259,7 @@ def test_the_wall_clock_decides_nothing(
     box = outbox(tmp_path, member, "QmClock")
     for number, now in enumerate((4e9, 0.0, -1e9)):
         monkeypatch.setattr("codezero.chain.outbox_db.time.time", lambda now=now: now)
-        box.add(number, 0.5, "QmA")
+        box.add(number, number, 0.5, "QmA")
     assert box.close(60)
     assert box.close(60)
     assert [member.reward_of(number, "QmClock") for number in range(3)] == [500, 500, 500]
@@ -250,7 +270,7 @@ def test_noted_points_survive(tmp_path: Path, after: float) -> None:
     code = (
         "import sys; from pathlib import Path; from codezero.chain.outbox_db import OutboxStore\n"
         "store = OutboxStore(Path(sys.argv[1]))\n"
-        "for number in range(10**6): store.add(number, 0.5, 'QmA'); print(number, flush=True)"
+        "for number in range(10**6): store.add(number, number, 0.5, 'QmA'); print(number, flush=True)"
     )
     child = subprocess.Popen([sys.executable, "-c", code, tmp_path / "outbox.db"], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None

@@ -152,7 +152,7 @@ def test_a_round_of_the_clock_lasts_round_seconds() -> None:
     clock = iter([0.0, 59.9, 60.0, 3600.5])
     coordinator: Coordinator = ClockCoordinator(60.0, now=lambda: next(clock))
     outbox: Outbox = ClockCoordinator(60.0)
-    outbox.add(1, 0.5, None)
+    outbox.add(1, 1, 0.5, None)
     assert [coordinator.current_round() for _ in range(4)] == [0, 0, 1, 60]
 
 

@@ -4,14 +4,16 @@ import ast
 import copy
 import signal
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any
 
 import pytest
 from builders.natural_programs import PROGRAMS
+from builders.stateful_programs import RIGHT, WRONG, WRONG_BY_WHAT_IS_OUTSIDE, WRONG_IN_A_CALL, written
 
 from codezero.code.agreement.agreement import SURE_LENGTH, agree
+from codezero.code.canonical import canonical
 from codezero.code.kinds import ANY, FLOAT, INT, STR, argument_kinds, list_of
 
 NUMBERS = list_of(INT)
@@ -139,6 +141,44 @@ def test_kinds_follow_from_literal_arguments() -> None:
     assert argument_kinds(("assert f([1.5, 2]) == 1",), "f") == (list_of(FLOAT),)
     assert argument_kinds(("assert f(None) == 1",), "f") == (ANY,)
     assert argument_kinds(("assert f(g(1)) == 1",), "f") == ()
+
+
+# ---- what outlives a call
+
+
+def agrees(code: str, reference: str, entry: str, kinds: tuple[str, ...]) -> bool | None:
+    return agree(canonical(code, entry), reference, entry, kinds)
+
+
+def test_state_that_outlives_a_call_is_not_believed_and_constants_and_caches_are() -> None:
+    known: dict[str, list[tuple[str, bool | None]]] = {}
+    for name, templates in {"wrong": WRONG | WRONG_BY_WHAT_IS_OUTSIDE, "right": RIGHT}.items():
+        for kind, task, code in written(templates):
+            kinds = argument_kinds(task.tests, task.entry)
+            known.setdefault(name, []).append((kind, agrees(code, task.reference, task.entry, kinds)))
+    assert not [kind for kind, answer in known["wrong"] if answer]
+    assert not [kind for kind, answer in known["right"] if not answer]
+    assert len(known["wrong"]) >= 75 and len(known["right"]) >= 40
+
+
+def test_a_cache_is_followed_only_where_it_changes_nothing() -> None:
+    for code in WRONG_IN_A_CALL.values():
+        assert agrees(code, "def F(x):\n    return 3", "F", (INT,)) is None
+    cached = "from functools import cache\n@cache\n"
+    assert agrees(cached + lines("return sorted(nums)"), lines("return sorted(nums)"), "f", (NUMBERS,)) is False
+
+
+@pytest.mark.parametrize(("templates", "right"), [(WRONG, False), (RIGHT, True)])
+def test_these_programs_are_what_they_say(templates: dict[str, str], right: bool) -> None:
+    for kind, task, code in written(templates):
+        namespace: dict[str, Any] = {}
+        exec(code, namespace)
+        exec(task.reference.replace(task.entry, "reference"), namespace)
+        results: list[bool] = []
+        for argument in (each for each in [*task.arguments] * 12 for _ in range(2)):
+            with suppress(Exception):
+                results.append(namespace[task.entry](argument) == namespace["reference"](argument))
+        assert results[0] and all(results) is right, kind
 
 
 # ---- whatever is done to them

@@ -75,10 +75,19 @@ def test_dead_code_vanishes():
     )
 
 
+def test_what_is_printed_may_change_what_the_solution_reads():
+    plain = "pool = [1, 2]\ndef f(a):\n    return pool[0] + a"
+    assert same(plain, f"{plain}\nprint(f(3), len(str(f(4))), '-'.join(['a']))")
+    for effect in ("pool.pop(0)", "sorted(f(3), key=pool.remove)", "list(map(pool.append, [1]))", "(pool := [3])"):
+        assert not same(plain, f"{plain}\nprint({effect})")
+
+
 def test_dead_code_with_an_effect_stays():
     """A name assigned anywhere is local, and a yield anywhere makes a generator: dropping either would repair."""
     assert "return v1(v0)\n    v1 = 0" in of("def f(a):\n    return sum(a)\n    sum = 0")
     assert "yield" in of("def f(a):\n    return a\n    yield")
+    assert "append" in of("n = []\ndef f(a):\n    def unused(b=n.append(a)):\n        pass\n    return n")
+    assert not same("def f(a):\n    return a", "if __name__ != '__main__':\n    n = 0\ndef f(a):\n    return a")
 
 
 def test_an_earlier_definition_of_the_same_function_is_dead():

@@ -19,7 +19,7 @@ from codezero.evals.grading import SandboxGrader
 from codezero.evals.sets import PUBLISHED, find_set, read_tasks
 from codezero.evals.task import PRELUDES, EvalTask, imported_by, jobs, program
 from codezero.sandbox import jail
-from codezero.sandbox.base import SAME, Outcome
+from codezero.sandbox.base import SAME
 from codezero.sandbox.bubblewrap import open_sandbox
 from codezero.sandbox.monty import MontySandbox
 from codezero.types import Completion
@@ -62,12 +62,12 @@ def test_the_whole_of_a_tasks_tests_is_run(tmp_path: Path, grader: SandboxGrader
 
 
 def test_code_that_equals_anything_is_not_believed_inside_a_loop(tmp_path: Path) -> None:
-    """HumanEval's loops compare where the sandbox cannot look: then nothing is known, and never PASS."""
+    """HumanEval's loops compare with what they compute: no literal stands there to be changed."""
     (task,) = read("humaneval", small.write_rows(tmp_path / "r.jsonl", small.HUMANEVAL[3:4]))
     forged = "class Any:\n    def __eq__(self, other):\n        return True\ndef back(s):\n    return Any()"
     with MontySandbox() as sandbox:
         (job,) = jobs(task, forged)
-        assert sandbox.run(job).outcome is Outcome.UNKNOWN
+        assert sandbox.run(job).cheats
 
 
 def test_helpers_of_the_prompt_stand_before_the_answer(tmp_path: Path) -> None:

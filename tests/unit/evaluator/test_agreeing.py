@@ -22,6 +22,7 @@ OTHER = """def pick_item(nums):
     v0.sort()
     return v0[::-1]"""
 WRONG = OTHER.replace("v1 & 1", "not v1 & 1")
+STATEFUL = f"v0 = []\n{PLAIN} if [v0.append(1)] and len(v0) < 9 else nums"
 UNCLEAR = "def pick_item(nums):\n    return sorted([x for x in nums if bin(x)[-1] == '1'], reverse=True)"
 
 
@@ -46,8 +47,9 @@ def test_another_style_is_read_as_the_own_solution_and_a_near_miss_is_not(judge:
 
 
 def test_about_what_it_cannot_follow_it_says_nothing(judge: AgreeingJudge) -> None:
-    unclear, plain = read(judge, UNCLEAR, PLAIN)
-    assert unclear.scores is None and "cannot follow" in unclear.why_not and plain.scores is not None
+    *unclear, constant = read(judge, UNCLEAR, STATEFUL, STATEFUL.replace("v0.append(1)", "len(v0)"))
+    assert all(each.scores is None and "cannot follow" in each.why_not for each in unclear)
+    assert (constant,) == tuple(read(judge, PLAIN)) and constant.scores is not None
 
 
 def test_where_it_cannot_follow_itself_likelihood_alone_decides(judge: AgreeingJudge) -> None:

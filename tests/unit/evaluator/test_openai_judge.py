@@ -276,7 +276,9 @@ def test_nothing_but_the_key_and_the_question_is_sent(server: Server, monkeypatc
     assert not server.state.cookies and server.state.keys == {""}
 
 
-def test_a_proxy_in_the_environment_is_not_used(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_in_the_environment_is_not_used_on_this_machine(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with OllamaJudge(config(server.url)) as judge:

@@ -54,7 +54,7 @@ def test_a_crowd_of_peers_is_bounded(tmp_path: Path) -> None:
 
 def test_an_outbox_is_shown_with_its_account_or_its_problem(tmp_path: Path) -> None:
     store = OutboxStore(tmp_path / "outbox-5-abc.db", {"account": "0xabc", "peer": PEER})
-    store.add(1, 0.5, None)
+    store.add(1, 1, 0.5, None)
     store.seal(1)
     store.settle(store.unsettled()[0], "refused", reason="<b>no</b>")
     store.close()

@@ -1,16 +1,22 @@
 """`codezero runs`: what each has learned, in lines; two side by side; a broken one is a line that says so."""
 
+import contextlib
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from builders.monitor import exam_row, row
 
 from codezero.cli import main
-from codezero.inspection.run_details import SettingLine, write_settings
+from codezero.errors import ConfigError, UnreadableError
+from codezero.inspection.run_details import SettingLine, parts, write_settings
 from codezero.inspection.run_list import compare_runs, list_lines, list_runs
-from codezero.monitor.metrics_file import MetricsFile
+from codezero.inspection.status import read_run
+from codezero.monitor.metrics_file import FILE_NAME, MetricsFile
+from codezero.ops.fleet import FleetNode, newest_output
 
 
 def play(base: Path, name: str, *averages: float, at: int = 1_000, exam: str = "synthetic", **settings: str) -> Path:
@@ -45,6 +51,28 @@ def test_each_run_is_a_line_with_its_way_and_the_newest_comes_first(tmp_path: Pa
     ]
     assert "30.0 % → 34.8 %" in lines[1] and "+4.8" in lines[1] and lines[1].endswith("synthetic:1")
     assert "no exam yet" in lines[2] and "executed average@8" in lines[3]
+
+
+def test_pipes_in_the_place_of_a_runs_files_hang_nobody(tmp_path: Path) -> None:
+    folder, details = play(tmp_path, "piped", 0.3), parts(tmp_path)
+    names = ["run.json", "node.json", "settings.json", "rollouts.db", "market.sqlite", "outbox-1-a.db", "hub.json"]
+    for name in [*names, "network/status.json", "logs/swarm.log", "output.log", "checkpoints/00000001/manifest.json"]:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+    assert "piped is broken: " in "\n".join(list_lines(*list_runs(tmp_path, 20)))
+    assert read_run(folder).executed == 0.3 and compare_runs(tmp_path, ["piped", "piped"]).runs
+    for name in ("settings", "log", "checkpoints", "rollouts", "market", "market/games"):
+        with contextlib.suppress(UnreadableError):
+            details[name](folder)
+    newest_output(cast(FleetNode, SimpleNamespace(began=0.0, folder=folder)))
+    (folder / FILE_NAME).unlink()
+    os.mkfifo(folder / FILE_NAME)
+    with pytest.raises(UnreadableError, match="not a regular file"):
+        read_run(folder)
+    assert "piped is broken: " in "\n".join(list_lines(*list_runs(tmp_path, 20)))
+    with pytest.raises(ConfigError, match="cannot be used"):
+        MetricsFile(folder)
 
 
 def test_a_broken_run_is_one_line_that_says_so_and_the_others_are_shown(tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
 from codezero.errors import ModelError
 from codezero.models import HIDING, cpu_only, isolate
 from codezero.models import device as device_module
-from codezero.models.device import choose_device, choose_precision, complaint, memory_of, prove_device, within_limit
+from codezero.models.device import choose_device, choose_precision, complaint, memory_of, prove_device
 
 A_NODE_WITH_A_CARD = """
 import os, sys
@@ -152,23 +153,59 @@ def test_half_precision_where_the_card_computes_in_it(
     assert choose_precision("float16", torch.device("cuda")) == torch.float16
 
 
+def groups(root: Path, own: str, files: dict[str, tuple[object, int, int]], version: int = 2) -> Path:
+    """A tree with /proc/self/cgroup, and control groups by their folder: limit, use, and what of it is cached."""
+    limit, use, cached = (device_module.VERSION_1, device_module.VERSION_2)[version - 1]
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/cgroup").write_text(own)
+    for place, (most, used, back) in files.items():
+        folder = root / "sys/fs/cgroup" / place
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in ((limit, most), (use, used), ("memory.stat", f"anon 5\n{cached} {back}")):
+            (folder / name).write_text(f"{text}\n")
+    return root
+
+
+SERVICE, JOB = "0::/system.slice/codezero.service\n", "9:memory:/slurm/uid_1/job_5/step_0\n4:cpu:/slurm\n0::/\n"
+NONE, UNLIMITED = ("max", 900, 0), (0x7FFFFFFFFFFFF000, 900, 0)
+TREES = {
+    "a container": ("0::/\n", {".": (4096, 700, 200)}, 2, (3596, 4096)),
+    "no namespace": ("0::/docker/f00\n", {".": (4096, 700, 200)}, 2, (3596, 4096)),
+    "MemoryMax": (SERVICE, {"system.slice": NONE, "system.slice/codezero.service": (4096, 700, 200)}, 2, (3596, 4096)),
+    "a slice's": (SERVICE, {"system.slice": (4096, 700, 0), "system.slice/codezero.service": NONE}, 2, (3396, 4096)),
+    "a slice that others fill": (
+        SERVICE,
+        {"system.slice": (9999, 9900, 0), "system.slice/codezero.service": (4096, 700, 200)},
+        2,
+        (99, 4096),
+    ),
+    "more is used": ("0::/\n", {".": (4096, 5000, 0)}, 2, (0, 4096)),
+    "docker, version 1": ("", {"memory": (4096, 700, 200)}, 1, (3596, 4096)),
+    "slurm, version 1": (JOB, {"memory": UNLIMITED, "memory/slurm/uid_1/job_5": (4096, 700, 200)}, 1, (3596, 4096)),
+}
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_the_least_of_the_control_groups_counts(name: str, tmp_path: Path):
+    own, files, version, expected = TREES[name]
+    memory = memory_of(torch.device("cpu"), root=groups(tmp_path, own, files, version))
+    assert (memory.free, memory.total) == expected
+
+
 @pytest.mark.parametrize(
-    ("limit", "used", "expected"),
-    [(None, 5, (60, 100)), (200, 5, (60, 100)), (40, 30, (10, 40)), (40, 50, (0, 40)), (80, 1, (60, 80))],
+    ("own", "files", "version"),
+    [
+        ("", {}, 2),
+        ("0::/a\nnonsense\n", {".": NONE, "a": NONE, "b": (1, 1, 0)}, 2),
+        ("4:cpu:/b\n", {"memory": UNLIMITED, "memory/b": (1, 1, 0)}, 1),
+        ("0::/../a\n", {"a": ("words", 1, 0)}, 2),
+    ],
 )
-def test_a_containers_limit_counts(limit: int | None, used: int, expected: tuple[int, int]):
-    assert within_limit(60, 100, limit, used) == expected
-
-
-def test_the_limit_is_read_from_the_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(device_module, "CGROUP", tmp_path)
-    assert device_module._container() == (None, 0)
-    for name, text in {"max": "max\n", "current": "700\n", "stat": "anon 5\ninactive_file 200\n"}.items():
-        (tmp_path / f"memory.{name}").write_text(text)
-    assert device_module._container() == (None, 500)
-    (tmp_path / "memory.max").write_text("4096\n")
-    assert device_module._container() == (4096, 500)
-    assert memory_of(torch.device("cpu")).total == 4096
+def test_where_no_own_group_has_a_limit_the_machine_counts(
+    own: str, files: dict[str, tuple[object, int, int]], version: int, tmp_path: Path
+):
+    memory = memory_of(torch.device("cpu"), root=groups(tmp_path, own, files, version))
+    assert memory.total == psutil.virtual_memory().total
 
 
 def test_a_share_is_of_the_whole():

@@ -84,6 +84,20 @@ def test_how_much_of_a_part_is_done_is_shown_with_the_time_left(
     running.close("asked to stop")
 
 
+def test_lines_show_a_row_that_was_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("codezero.monitor.monitor.SHOWN_EVERY", 0.0)
+    running = played(tmp_path, 0, view="plain")
+    for iteration in (1, 2):
+        for done in (0, 1, 2):
+            running.part("judging", "texts are read", done, 2)
+        running.observe(iteration, row(iteration), [])
+    running.close("asked to stop")
+    shown = [line.split(" · ")[0] for line in capsys.readouterr().out.splitlines() if " · round " in line]
+    assert shown == ["iteration 0", "iteration 1", "iteration 2"]
+
+
 def test_a_run_that_never_saved_begins_again_with_one_first_exam(tmp_path: Path) -> None:
     crashed(tmp_path, 3)
     played(tmp_path, 2).close("asked to stop")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from codezero.errors import ProblemError
 from codezero.evaluator.canaries import CanaryKind, CanaryLibrary, draw_canaries, proven
-from codezero.problems.rows import read_row
-from codezero.sandbox.base import MAX_CASES, TRUTH, Job
+from codezero.problems.rows import MAX_CASES, read_row
+from codezero.sandbox.base import TRUTH, Job
 from codezero.sandbox.monty import MontySandbox
 from codezero.types import Source, Style
 

@@ -14,10 +14,10 @@ from fakes.hub_server import Hub, serving
 
 from codezero.cli import main
 from codezero.errors import ProblemError
-from codezero.problems import hub as module
 from codezero.problems import rows as row_module
 from codezero.problems.hub import SETS, RowSet, open_rows
 from codezero.problems.rows import read_row
+from codezero.system.http_client import answer_of
 from codezero.types import Style
 
 MBPP_CARD = b"""---
@@ -94,10 +94,9 @@ def test_what_cannot_be_read_is_named(tmp_path: Path):
         open_rows("mbpp@" + "0" * 40).shards()  # HF_HUB_OFFLINE is set here, and nothing is in the cache
 
 
-def test_a_hub_that_takes_the_call_and_says_nothing_is_given_up_on(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "PROBE_SECONDS", 0.3)
+def test_a_hub_that_takes_the_call_and_says_nothing_is_given_up_on():
     with socket.create_server(("127.0.0.1", 0)) as deaf:
-        assert not module._answers(f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        assert answer_of(f"http://127.0.0.1:{deaf.getsockname()[1]}", 0.3) is None
 
 
 def a_hub(tmp_path: Path, train: Sequence[dict] = (), test: Sequence[dict] = ()) -> Hub:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from builders.hostile_programs import HOSTILE, HUNT, SECRET
+from builders.hostile_programs import HOSTILE
 
 from codezero.errors import ConfigError, SandboxError
 from codezero.sandbox import jail
@@ -105,8 +105,6 @@ def test_the_codes_own_faults_fail(sandbox: BubblewrapSandbox, code: str, reason
         "import numpy\n" + RIGHT,
         "import module_of_no_name\n" + RIGHT,
         "open('/etc/passwd')\n" + RIGHT,
-        "class V:\n    def __eq__(self, other): return True\ndef f(x): return V()",
-        "def f(x): return list(range(10**6))",
         "#" * 20000 + "\n" + RIGHT,
     ],
 )
@@ -135,11 +133,6 @@ def test_hostile_programs_do_not_pass_and_leave_nothing(sandbox: BubblewrapSandb
     assert sandbox.run(job(RIGHT)).outcome is PASS
 
 
-def test_nothing_the_code_can_find_says_what_it_should_return(sandbox: BubblewrapSandbox) -> None:
-    execution = sandbox.run(job(HUNT, [f"want = {SECRET}\nassert f(1) == want", f"assert f(2) in [{SECRET}]"]))
-    assert (execution.outcome, execution.reason) == (FAIL, "test 1 fails")
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -160,10 +153,10 @@ def test_files_of_the_machine_cannot_be_seen(sandbox: BubblewrapSandbox, path: s
     )
 
 
-@pytest.mark.parametrize("path", ["/usr/a", "/a", "/jail/a", "/jail/main.py", "/dev/a", "/dev/shm/a", "/bin/a"])
+@pytest.mark.parametrize("path", ["/usr/a", "/a", "/jail/a", "/jail/main.py", "/dev/a", "/bin/a"])
 def test_nothing_but_tmp_can_be_written(sandbox: BubblewrapSandbox, path: str) -> None:
     code = "def f(p):\n    try:\n        open(p, 'w')\n    except OSError:\n        return False\n    return True"
-    assert sandbox.run(job(code, [f"assert not f({path!r})", "assert f('/tmp/a')"])).outcome is PASS
+    assert sandbox.run(job(code, [f"assert not f({path!r})", "assert f('/tmp/a') and f('/dev/shm/a')"])).outcome is PASS
 
 
 def test_the_network_cannot_be_reached(sandbox: BubblewrapSandbox) -> None:
@@ -301,7 +294,7 @@ def test_what_can_never_equal_plain_data_fails(sandbox: BubblewrapSandbox, code:
 
 
 def test_tests_that_no_code_could_decide_are_said_before_any_runs(sandbox: BubblewrapSandbox) -> None:
-    for test in ("import asyncio\nassert asyncio.run(f(1)) == 1", "f(1)", "assert ("):
+    for test in ("f(1)", "assert ("):
         assert sandbox.refusal(job("", [test]))
     assert sandbox.refusal(job("", TESTS)) == ""
 

@@ -55,7 +55,7 @@ def test_every_case_of_a_program_runs_in_one_jail(sandbox: BubblewrapSandbox, mo
 )
 def test_a_case_leaves_no_file_for_the_next(sandbox: BubblewrapSandbox, leave: str) -> None:
     code = f"import os\nprint(len(os.listdir('/tmp')))\n{leave}"
-    assert execute(sandbox, code, *echoes(3, "0")) == Execution(PASS)
+    assert execute(sandbox, code, *echoes(3, "1")) == Execution(PASS)  # the program itself
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,9 @@ def test_a_case_leaves_no_process_for_the_next(sandbox: BubblewrapSandbox, leave
         "    try: os.kill(pid, 0)\n    except OSError: continue\n    n += pid not in (os.getpid(), os.getppid())\n"
         "sys = __import__('sys')\nsys.stdout.write(f'{n} {seen}\\n')\nsys.stdout.flush()\n"
     )
-    assert execute(sandbox, f"{count}{leave}\ntime.sleep(0.1)\nos._exit(0)", *echoes(3, "0 []")) == Execution(PASS)
+    assert execute(sandbox, f"{count}{leave}\ntime.sleep(0.1)\nos._exit(0)", *echoes(3, "0 ['main.py']")) == Execution(
+        PASS
+    )
 
 
 @pytest.mark.slow
@@ -139,12 +141,13 @@ def test_no_case_can_read_what_a_later_one_gets(sandbox: BubblewrapSandbox) -> N
 def test_an_input_goes_in_after_the_answer_before_it_came_out(sandbox: BubblewrapSandbox) -> None:
     given: list[str] = []
 
-    def inputs() -> Iterator[str]:
-        for n in range(3):
-            given.append(str(n))
-            yield f"{n}"
+    class Asked(list[str]):
+        def __iter__(self) -> Iterator[str]:
+            for n in range(3):
+                given.append(str(n))
+                yield f"{n}"
 
-    answers = Jail(seconds=1, total_seconds=4, memory_mib=160).run_program(DOUBLE, inputs())
+    answers = Jail(seconds=1, total_seconds=4, memory_mib=160).run(DOUBLE, Asked(), most=9)
     for n, ended in enumerate(answers):
         assert ended.printed == b"%d\n" % (2 * n) and given == [str(i) for i in range(n + 1)]
 
@@ -157,7 +160,7 @@ def test_an_input_goes_in_after_the_answer_before_it_came_out(sandbox: Bubblewra
         ("import os\nos.kill(os.getppid(), 19)\nprint(input())", "time limit"),
         ("import os\nos.kill(os.getppid(), 9)\nprint(input())", "killed"),
         (FORGE.format(ANSWER.pack(0, 2**31, 2**31)), "something else"),
-        (FORGE.format(b'{"values": []}'), "ends before its tests do"),
+        (FORGE.format(b'{"values": []}'), "something else"),
         ("import os\nfor n in range(99): os.mkdir('a' * 200); os.chdir('a' * 200)\nprint(0)", "exits with 1"),
     ],
     ids=["kills all", "stops the server", "kills the server", "forged answer", "forged report", "deep folders"],

@@ -134,8 +134,10 @@ def test_tricks_do_not_pass(sandbox: MontySandbox, code: str) -> None:
 @pytest.mark.parametrize(
     ("hack", "test"),
     [
-        ("def sorted(x): return [1, 2]\ndef f(x): return x", "assert sorted(f([2, 3])) == [1, 2]"),
-        ("def f(x):\n    global abs\n    abs = lambda x: 1\n    return x", "assert abs(f(-7)) == 1"),
+        (
+            "def sorted(x): return X()\nclass X:\n    def __eq__(s, o): return True\ndef f(x): return x",
+            "assert sorted(f([2, 3])) == [1, 2]",
+        ),
         ("class X:\n    def __eq__(s, o): return True\ndef f(x): return [{1: X()}]", "assert f(1) == [{1: 5}]"),
         ("class X:\n    def __bool__(s): return True\ndef f(x): return X()", "assert f(1)"),
         ("class X:\n    def __eq__(s, o): return True\ndef f(x): return X()", "assert all(f(i) == i for i in [1, 2])"),
@@ -169,9 +171,9 @@ def test_assertions_of_many_forms_are_understood(sandbox: MontySandbox, test: st
     assert sandbox.run(job("def f(x):\n    return None", [test.replace("not f(0)", "not not f(0)")])).outcome is FAIL
 
 
-def test_a_helper_named_like_a_builtin_is_the_codes_own_business(sandbox: MontySandbox) -> None:
+def test_a_helper_named_like_a_builtin_is_its_tests_too_as_in_python(sandbox: MontySandbox) -> None:
     code = "def max(a, b):\n    return a + b\ndef f(x):\n    return max(x, x)"
-    assert sandbox.run(job(code, [*TESTS, "assert max(f(1), f(2)) == 4"])).outcome is PASS
+    assert sandbox.run(job(code, [*TESTS, "assert max(f(1), f(2)) == 6"])).outcome is PASS
 
 
 @pytest.mark.parametrize("test", ["x = 1", "", "while True: assert f(1)", "assert f(", "return 1", "("])

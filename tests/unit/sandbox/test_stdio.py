@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from codezero.code.assertions import parse_cases
 from codezero.errors import ProblemError
 from codezero.sandbox import jail
-from codezero.sandbox.base import MAX_CASE, MAX_CASES, Execution, Job, Outcome, Sandbox, same_output
+from codezero.sandbox.base import MAX_CASE, Execution, Job, Outcome, Sandbox, same_output
 from codezero.sandbox.bubblewrap import BubblewrapSandbox
 from codezero.sandbox.monty import MontySandbox
 
@@ -77,7 +77,7 @@ def test_programs_read_and_print_in_many_ways(sandbox: Sandbox, code: str) -> No
         ("print(42", "SyntaxError"),
         ("print(42)\nwhile True: pass", "time limit"),
         ("while True: print('x' * 10000)", "prints more than"),
-        ("print('x' * 10**6)", "prints more than"),
+        ("print('x' * 10**6)", "prints more than 262144 bytes"),
         ("a = []\nwhile True: a.append('x' * 10**6)", "memory limit"),
     ],
 )
@@ -95,10 +95,17 @@ def test_tests_that_cannot_be_used_are_unknown(sandbox: Sandbox, test: str) -> N
     assert sandbox.run(Job(DOUBLE, (), stdio=True)).outcome is UNKNOWN
 
 
-def test_each_case_starts_afresh_and_only_the_first_cases_are_run(sandbox: Sandbox) -> None:
+def test_each_case_starts_afresh_and_all_are_run(sandbox: Sandbox) -> None:
     right, wrong = case("1", "2"), case("1", "3")
-    assert execute(sandbox, DOUBLE, *[right] * MAX_CASES, wrong).outcome is PASS
+    assert execute(sandbox, DOUBLE, *[right] * 70, wrong) == Execution(FAIL, "test 71: prints something else")
     assert execute(sandbox, "print(2)\nlen = 3", right, right).outcome is PASS
+
+
+def test_as_much_may_be_printed_as_is_wanted(sandbox: Sandbox) -> None:
+    code, wanted = "print('x' * 300_000)", "x" * 300_000
+    assert execute(sandbox, code, case("", wanted)).outcome is PASS
+    assert execute(sandbox, code, case("", f"{wanted}x")).reason.endswith("prints something else")
+    assert execute(sandbox, "print('x' * 700_000)", case("", wanted)).reason.endswith("prints more than 600000 bytes")
 
 
 def test_text_comes_in_and_goes_out_as_it_is(sandbox: Sandbox) -> None:

@@ -5,9 +5,11 @@ Shows nothing of a real network; `test_gossip.py` and `test_hostile.py` do.
 
 import asyncio
 import hashlib
+import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -16,12 +18,13 @@ import pytest
 from builders.swarm import SWARM, TOKENIZER, fast_identity, group, scored
 from simulation.memory_transport import Board, MemoryTransport, signed
 
+from codezero.errors import UnreachableError
 from codezero.swarm import serving
 from codezero.swarm.exchange import Exchange
 from codezero.swarm.messages import Publish, ReceivedBody, ReceivedFeedback, SendFeedback
 from codezero.swarm.records import LIFETIME, PeerRecordValidator, RecordPlace
-from codezero.swarm.schema import GROUPS, PROPOSALS, body_digest
-from codezero.swarm.serving import EACH_ASKER, RelayRequest
+from codezero.swarm.schema import GROUPS, MAX_BODY, PROPOSALS, body_digest
+from codezero.swarm.serving import CHUNK, EACH_ASKER, OWN_NETWORK, ChunkRequest, RelayRequest
 from codezero.swarm.trust import Offence, PeerTrust
 from codezero.swarm.wire import (
     decode_body,
@@ -217,6 +220,26 @@ def test_a_peer_that_went_away_is_tried_three_times_and_forgiven(clock: Clock) -
     assert not bob.trust.refusal(alice.id)
 
 
+def test_who_starts_again_pulls_nothing_that_it_has_read_and_blames_nobody(clock: Clock, tmp_path: Path) -> None:
+    alice, bob = peers(clock)
+    alice.publish()
+    alice.look()
+    bob.look()
+    assert alice.exchange.take_counts()["bytes_out"]
+    for _ in range(12):
+        bob.trust.save(tmp_path / "trust.json")
+        bob = Peer(alice.board, clock)
+        bob.trust.load(tmp_path / "trust.json")
+        bob.look(2)
+        clock.now += 1
+    assert "bytes_out" not in alice.exchange.take_counts()
+    assert not bob.heard and not any(line.failures for line in bob.trust.report())
+    alice.publish("another")
+    alice.look()
+    bob.look()
+    assert bob.heard_from(alice) == 1
+
+
 def homes(clock: Clock) -> Sequence[Peer]:
     """Two behind routers, and one that both are connected with."""
     alice, bob, hub = peers(clock, 3)
@@ -238,7 +261,10 @@ async def nobody() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("reason", ["not willing", "a stranger", "an author it refuses", "not connected"])
-def test_a_relay_may_refuse_and_the_author_is_not_to_blame(clock: Clock, reason: str) -> None:
+def test_a_relay_may_refuse_and_the_author_is_not_to_blame(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    monkeypatch.setattr(serving, "LOOK_SECONDS", 0.0)
     alice, bob, hub = homes(clock)
     if reason == "not willing":
         hub.exchange.relay._willing = False
@@ -284,9 +310,12 @@ def test_a_relay_pulls_a_body_once_and_has_an_allowance_for_each_asker(clock: Cl
         answer = asyncio.run(hub.exchange._answer("relay", bob.id, msgspec.msgpack.encode(request)))
         assert answer == body, number
     assert alice.look()["bytes_out"] == len(body)
-    large = msgspec.msgpack.encode(RelayRequest(alice.id, bytes(32), 2 << 20, 0))
-    for _ in range(int(EACH_ASKER.requests_burst)):
-        asyncio.run(hub.exchange._answer("relay", bob.id, large))
+
+    async def flood() -> None:
+        vain = (relayed(hub, bob.id, alice.id, bytes(32), 2 << 20) for _ in range(int(EACH_ASKER.requests_burst)))
+        await asyncio.gather(*vain)
+
+    asyncio.run(flood())
     assert hub.exchange.take_counts()["refused_relay"] > EACH_ASKER.requests_burst / 2
 
 
@@ -332,13 +361,125 @@ def test_what_the_relay_has_read_an_announcement_of_is_relayed_also_when_a_newer
     assert asyncio.run(relayed(hub, bob.id, alice.id, digest, len(body))) == body
 
 
-@pytest.mark.slow
+def announced(hub: Peer, author: Peer, body: bytes) -> bytes:
+    """The digest of a body that an author serves, and of which the hub has read the announcement."""
+    digest = body_digest(body)
+    author.exchange.server.bodies[digest] = body
+    hub.exchange.relay.announced[author.id, digest] = len(body)
+    return digest
+
+
+NETWORKS = ("45.50.3.1", "45.50.4.1", "45.50.5.1", "45.50.6.1", "45.50.7.1")
+
+
 def test_who_asks_for_the_last_byte_pays_for_all_that_is_pulled(clock: Clock) -> None:
+    alice, bob, hub, carol, dan = *homes(clock), *peers(clock)
+    carol.transport, dan.transport = alice.transport, bob.transport
+    hub.transport._board.answers[carol.id] = carol.exchange._answer
+    at(hub, {peer.id: f"/ip4/{ip}/tcp/1" for peer, ip in zip((alice, bob, carol, dan), NETWORKS, strict=False)})
+    bodies = [(author, announced(hub, author, os.urandom(MAX_BODY))) for author in (alice, carol, alice, carol, alice)]
+    asked = [(bob, *body) for body in bodies] + [(dan, *bodies[-1])]
+    last = [asyncio.run(relayed(hub, peer.id, author.id, it, MAX_BODY, MAX_BODY - 1)) for peer, author, it in asked]
+    assert [len(byte) for byte in last] == [1, 1, 1, 1, 0, 1]
+
+
+@pytest.mark.parametrize("claimed", [1, CHUNK - 1, CHUNK, MAX_BODY])
+def test_a_relay_sends_what_was_paid_for_whatever_size_the_asker_claims(clock: Clock, claimed: int) -> None:
     alice, bob, hub = homes(clock)
-    size = 2 << 20
-    for _ in range(int(EACH_ASKER.bytes_burst) // size + 1):
-        asyncio.run(relayed(hub, bob.id, alice.id, bytes(32), size, size - 1))
-    assert hub.exchange.take_counts()["refused_relay"] == 1
+    digest = announced(hub, alice, os.urandom(CHUNK))
+    assert len(asyncio.run(relayed(hub, bob.id, alice.id, digest, CHUNK))) == CHUNK
+    sent = sum(len(asyncio.run(relayed(hub, bob.id, alice.id, digest, claimed))) for _ in range(20))
+    assert sent <= EACH_ASKER.bytes_burst
+
+
+@pytest.mark.parametrize("more", [-1, 1, CHUNK])
+def test_an_author_that_signs_another_size_is_blamed_itself_and_no_relay(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    monkeypatch.setattr(serving, "LOOK_SECONDS", 0.0)
+    alice, bob, hub = homes(clock)
+    for number in range(3):
+        alice.publish(f"{number}")
+        alice.look()
+        digest, body = list(alice.exchange.server.bodies.items())[-1]
+        assert asyncio.run(relayed(hub, fast_identity().peer_id, alice.id, digest, len(body))) == body
+        (lie,) = alice.exchange.announcer._announced.values()
+        lie.header = msgspec.msgpack.encode(msgspec.msgpack.decode(lie.header) | {"size": len(body) + more})
+        clock.now += 1
+        lie.expiry = 0.0
+        alice.look()
+        bob.look()
+    (line,) = bob.trust.report()
+    assert (line.peer, line.failures) == (alice.id, {Offence.MALFORMED: 3}) and bob.trust.refusal(alice.id)
+    assert not bob.heard
+
+
+def test_an_author_that_sends_a_relay_more_than_it_announced_is_blamed(clock: Clock) -> None:
+    alice, bob, hub = homes(clock)
+    digest = announced(hub, alice, bytes(100))
+    hub.exchange.relay.announced[alice.id, digest] = 99
+    assert not asyncio.run(relayed(hub, bob.id, alice.id, digest, 99)) and not hub.exchange.relay._bodies
+    assert [line.peer for line in hub.trust.report() if line.failures] == [alice.id]
+
+
+def test_small_bodies_at_a_relay_are_bounded_in_number_and_time(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "RELAYED_BODIES", 8)
+    board = Board(clock)
+    alice, bob, hub, *crowd = [Peer(board, clock, seed) for seed in range(6)]
+    at(hub, {peer.id: "/ip4/45.50.1.1/tcp/1" for peer in crowd} | {alice.id: "/ip4/45.50.2.1/tcp/1"})
+    large = announced(hub, alice, os.urandom(MAX_BODY))
+    asyncio.run(relayed(hub, bob.id, alice.id, large, MAX_BODY))
+    for number in range(30):
+        author = crowd[number % len(crowd)]
+        assert asyncio.run(relayed(hub, bob.id, author.id, announced(hub, author, b"%d" % number), 2))
+    assert len(hub.exchange.relay._bodies) == 8 and (alice.id, large) in hub.exchange.relay._bodies
+    monkeypatch.setattr(serving, "RELAYED_SECONDS", 0.0)
+    asyncio.run(relayed(hub, bob.id, alice.id, bytes(32), 1))
+    assert not hub.exchange.relay._bodies
+
+
+@pytest.mark.parametrize("vain", ["unknown", "announced and not served"])
+def test_networks_that_ask_for_bodies_nobody_has_leave_a_relay_to_others(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, vain: str
+) -> None:
+    monkeypatch.setattr(serving, "LOOK_SECONDS", 0.0)
+    alice, bob, hub, mallory = *homes(clock), Peer(Board(clock), clock)
+    strangers = {fast_identity().peer_id: f"/ip4/{ip}/tcp/{port}" for ip in NETWORKS for port in range(1, 4)}
+    at(hub, strangers | {alice.id: "/ip4/45.50.1.1/tcp/1", bob.id: "/ip4/45.50.2.1/tcp/1", mallory.id: ""})
+    digests = [bytes([number]) * 32 for number in range(100)]
+    if vain != "unknown":
+        hub.exchange.relay.announced |= {(mallory.id, digest): MAX_BODY for digest in digests}
+
+    async def silent(*_: object) -> bytes:
+        raise UnreachableError("mallory")
+
+    alice.board.answers[mallory.id] = silent
+
+    async def flood() -> list[bytes]:
+        asks = [(peer, digest) for digest in digests for peer in strangers]
+        return await asyncio.gather(*(relayed(hub, peer, mallory.id, digest, MAX_BODY) for peer, digest in asks))
+
+    assert not any(asyncio.run(flood()))
+    digest = announced(hub, alice, os.urandom(CHUNK))
+    for _ in range(7):
+        assert asyncio.run(relayed(hub, bob.id, alice.id, digest, CHUNK))
+
+
+def test_a_hundred_ids_behind_one_address_pull_of_own_bodies_what_their_network_may(clock: Clock) -> None:
+    alice, bob, carol = peers(clock, 3)
+    crowd = [fast_identity().peer_id for _ in range(100)]
+    at(alice, dict.fromkeys((*crowd, bob.id), "/ip4/45.50.1.1/tcp/1") | {carol.id: "/ip4/45.50.2.1/tcp/1"})
+    body = os.urandom(CHUNK)
+    alice.exchange.server.bodies[body_digest(body)] = body
+    request = msgspec.msgpack.encode(ChunkRequest(body_digest(body), 0))
+
+    async def pull(*by: str) -> int:
+        return sum([len(await alice.exchange._answer("chunk", peer, request)) for peer in by])
+
+    assert asyncio.run(pull(*crowd, *crowd)) <= OWN_NETWORK.bytes_burst
+    assert not asyncio.run(pull(bob.id)) and asyncio.run(pull(carol.id))
+    alice.trust.praise(bob.id)  # strangers beside it do not keep a known peer from what it may pull
+    assert asyncio.run(pull(bob.id)) == CHUNK
 
 
 def test_who_announces_another_s_body_and_serves_nothing_keeps_nobody_from_it(clock: Clock) -> None:

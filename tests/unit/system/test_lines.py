@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 from builders.data_sets import mbpp
@@ -12,10 +14,11 @@ from codezero.commands.evaluate import read_groups
 from codezero.config.judging import EvaluatorConfig
 from codezero.config.learning import DataConfig, source_weights
 from codezero.errors import ProblemError
-from codezero.evals.rows import find_files, read_rows
+from codezero.evals.rows import read_rows
 from codezero.problems.hub import open_rows
+from codezero.problems.rows import read_row
 from codezero.system import lines
-from codezero.system.lines import BYTE_ORDER_MARK
+from codezero.system.lines import BYTE_ORDER_MARK, data_files
 
 ROWS = [mbpp(number) for number in range(5)]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
@@ -49,7 +52,7 @@ def training(path: Path) -> list[object]:
 
 
 def exam(path: Path) -> list[object]:
-    return [row for _, row in read_rows(find_files([path]), list(ROWS[0]))]
+    return [row for _, row in read_rows(data_files(path), list(ROWS[0]))]
 
 
 READERS: list[Callable[[Path], list[object]]] = [training, exam]
@@ -69,6 +72,32 @@ def test_what_is_none_of_them_is_one_line(name: str, tmp_path: Path) -> None:
         with pytest.raises(ProblemError, match=name) as error:
             read(tmp_path / name)
         assert "\n" not in str(error.value) and len(str(error.value)) < 500
+
+
+@pytest.mark.parametrize("dress", [bytes, gzip.compress])
+def test_what_is_no_number_in_a_field_that_is_not_used_costs_nothing(
+    dress: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    odd = {"rating": float("nan"), "spread": [float("-inf"), {"a": float("inf")}], "note": 'NaN \\" -Infinity'}
+    rows, path = [row | odd for row in ROWS], tmp_path / "rows.jsonl"
+    attempts = {"question": "q", "tests": ["assert f() == 1"], "completions": ['NaN, "Infinity\\'], **odd}
+    for write in (json.dumps, lambda rows: "\n".join(map(json.dumps, rows))):
+        path.write_bytes(dress(write(rows).encode()))
+        assert [read_row(cast(bytes, row)).problem.question for row in training(path)] == [row["text"] for row in ROWS]
+        assert exam(path) == ROWS
+        path.write_bytes(dress(write([attempts]).encode()))
+        assert [group.completions[0].text for group in read_groups(path)] == attempts["completions"]
+    with pytest.raises(ProblemError, match=r"null.*text"):
+        read_row(json.dumps(ROWS[0] | {"text": float("nan")}).encode())
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_a_pipe_is_named(read: Callable[[Path], list[object]], tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(LINES)
+    os.mkfifo(tmp_path / "z.jsonl")
+    for path in (tmp_path, tmp_path / "z.jsonl"):
+        with pytest.raises(ProblemError, match=r"z\.jsonl is a pipe, a device or a folder"):
+            read(path)
 
 
 @pytest.mark.parametrize("dress", [bytes, BYTE_ORDER_MARK.__add__, gzip.compress])

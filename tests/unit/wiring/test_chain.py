@@ -66,7 +66,7 @@ def test_a_chain_that_is_away_costs_a_warning_and_no_start(
 ) -> None:
     away = replace(config, rpc_urls=["http://127.0.0.1:9"])
     with caplog.at_level(logging.WARNING):
-        build_chain(away, PEER, tmp_path, stack).outbox.add(1, 0.5, None)
+        build_chain(away, PEER, tmp_path, stack).outbox.add(1, 1, 0.5, None)
     assert "will be when the chain answers" in caplog.text
 
 
@@ -79,7 +79,7 @@ def test_an_account_is_filled_and_the_peer_registered_once_the_chain_is_there(
     with ChaosProxy(swarm.url, drop=1.0, delay=0.0, lie=0.0) as chain:
         place = replace(config, rpc_urls=[chain.url], submit_after=0.2)
         now = swarm.owner.read_round()
-        build_chain(place, late, tmp_path, stack).outbox.add(now, 0.5, None)
+        build_chain(place, late, tmp_path, stack).outbox.add(1, now, 0.5, None)
         assert swarm.owner.owners([late])[late] is None
         chain.drop = 0.0
         deadline = time.monotonic() + 120

@@ -9,19 +9,21 @@ from typing import cast
 import msgspec
 import pytest
 from builders.chain import Swarm, found
+from fakes.chaos_proxy import ChaosProxy
 
 from codezero.chain.contract import MARKET, deploy
 from codezero.chain.invitation import Invitation, encode_code, read_invitation, signed, write_invitation
 from codezero.chain.market import ContractMarket, peer_key
 from codezero.chain.outbox import ChainOutbox
+from codezero.chain.provider import ChainClient
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import NodeConfig
 from codezero.config.contradictions import PLUGIN_KEYS, SOURCE_KEYS, plugins_of
-from codezero.errors import ConfigError, InviteError, UnreachableError
+from codezero.errors import ChainError, ConfigError, InviteError, UnreachableError
 from codezero.settings import compose, quoted
 from codezero.swarm.identity import Identity
 from codezero.wiring import founding
-from codezero.wiring.chain import build_chain
+from codezero.wiring.chain import build_chain, read_only
 from codezero.wiring.founding import create_swarm, joined
 
 ROOT = bytes(range(32))
@@ -62,6 +64,73 @@ def test_in_a_closed_network_the_founder_is_found_at_its_interfaces(
     monkeypatch.setattr(founding, "own_addresses", lambda _: [])
     with pytest.raises(ConfigError, match=r"swarm\.announce"):
         founding._own_addresses(config, PEER)
+
+
+def test_an_address_with_a_key_stays_with_its_owner(
+    swarm: Swarm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key, plain = "0123456789abcdef", "https://rpc.example.org"
+    with contextlib.ExitStack() as stack:
+        own = stack.enter_context(ChaosProxy(swarm.url, drop=0, delay=0, lie=0)).url
+        urls = [f"{own}/v3/{key}", f"https://keyed.example.org?k={key}", f"{plain}/"]
+        founder = settings(swarm, tmp_path / "founder", f"chain.rpc_urls=[{','.join(map(quoted, urls))}]")
+        create_swarm(founder, tmp_path / "swarm.toml", stack)
+    assert read_invitation(tmp_path / "swarm.toml").chain.rpc == [own, plain]
+    shown = capsys.readouterr().out
+    assert f"the path of {own}, https://keyed.example.org may hold a key" in shown
+    assert key not in (tmp_path / "swarm.toml").read_text() + shown
+    for word in ("/a", "?a=b", "/#a", "//a/"):
+        assert founding._public(ChainClient([f"https://rpc.example.org{word}"], 1)) == []
+
+
+def test_where_the_invitation_names_no_address_every_node_names_its_own(
+    swarm: Swarm, invitation: Path, tmp_path: Path
+) -> None:
+    bare = again(invitation, tmp_path, rpc=[])
+    stranger = compose(["network=peer", f"swarm.identity={quoted(tmp_path / 'new.pem')}"])
+    with pytest.raises(ConfigError, match=rf"no address of chain {swarm.chain_id}; name one: chain\.rpc_urls"):
+        joined(str(bare), stranger)
+    for chain_id in (0, swarm.chain_id):
+        config = settings(swarm, tmp_path / "joiner", f"chain.chain_id={chain_id}")
+        assert compose(joined(str(bare), config)).chain.rpc_urls == [swarm.url]
+
+
+def test_who_joins_looks_at_no_block_before_the_contracts(swarm: Swarm, invitation: Path, tmp_path: Path) -> None:
+    block = read_invitation(invitation).chain.block
+    joiner = compose(joined(str(invitation), settings(swarm, tmp_path / "joiner"))).chain
+    assert joiner.contract_block == block > 0
+    assert swarm.client.eth.get_code(joiner.contract) and not swarm.client.eth.get_code(joiner.contract, block)  # pyright: ignore[reportArgumentType]
+    with contextlib.ExitStack() as stack:
+        reader = read_only(joiner, stack)
+        assert not list(reader.history(0, ["BootnodesAdded"], until=block - 1))
+        assert [event for page in reader.history(0, ["BootnodesAdded"]) for event in page.events]
+    old = read_invitation(again(invitation, tmp_path, block=0))  # of an earlier version
+    assert "block" not in (tmp_path / "swarm.toml").read_text()
+    assert "chain.contract_block=0" in founding.chain_overrides(old, settings(swarm, tmp_path / "joiner"))
+
+
+def test_wallet_chain_and_contract_come_before_the_judges_weights(
+    swarm: Swarm, invitation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judge_of(_: object) -> None:
+        raise AssertionError("minutes")
+
+    monkeypatch.setattr(founding, "judge_of", judge_of)
+    monkeypatch.setattr("codezero.wiring.chain.FILLING_SECONDS", 0.1)
+    (tmp_path / "no.json").write_text("{}")
+    (tmp_path / "no.json").chmod(0o600)
+    (tmp_path / "no.json.passphrase").write_text("x")
+    (tmp_path / "no.json.passphrase").chmod(0o600)
+    for word, error in (
+        (f"chain.wallet={quoted(tmp_path / 'no.json')}", "is no keystore"),
+        ("chain.chain_id=5", "serves chain"),
+        (f"chain.contract='{swarm.contract}'", "does not belong"),
+    ):
+        with contextlib.ExitStack() as stack, pytest.raises((ConfigError, ChainError), match=error):
+            create_swarm(settings(swarm, tmp_path / "founder", word), tmp_path / "out.toml", stack)
+    foreign = again(invitation, tmp_path, contract=swarm.contract)
+    with pytest.raises(InviteError, match="does not belong"):
+        joined(str(foreign), settings(swarm, tmp_path / "joiner"))
 
 
 @pytest.mark.slow
@@ -120,7 +189,7 @@ def test_a_founder_who_gives_anything_else_is_not_believed(
             raise UnreachableError("it is too slow")
         if sent == "changed":
             return invitation.read_bytes().replace(b"round_seconds = 60.0", b"round_seconds = 61.0")
-        return again(invitation, tmp_path, "").read_bytes() if sent == "another" else cast(bytes, sent)
+        return again(invitation, tmp_path, market="").read_bytes() if sent == "another" else cast(bytes, sent)
 
     monkeypatch.setattr(founding, "visitor", lambda _: ask)
     monkeypatch.setattr(founding, "PULL_SECONDS", 0.5)
@@ -151,11 +220,11 @@ def test_neither_a_file_nor_a_code_is_one_line(swarm: Swarm, tmp_path: Path) -> 
         joined(str(tmp_path / "swarm.toml"), settings(swarm, tmp_path / "joiner"))
 
 
-def again(invitation: Path, folder: Path, market: str) -> Path:
-    """The founder's invitation with another market."""
+def again(invitation: Path, folder: Path, **changes: object) -> Path:
+    """The founder's invitation with another chain."""
     wallet = KeystoreWallet.ephemeral(invitation.with_name("wallet.json"))
     old: Invitation = read_invitation(invitation)
-    chain = msgspec.structs.replace(old.chain, market=market)
+    chain = msgspec.structs.replace(old.chain, **changes)
     write_invitation(folder / "swarm.toml", signed(msgspec.structs.replace(old, chain=chain), wallet.sign_message))
     return folder / "swarm.toml"
 
@@ -205,7 +274,7 @@ def test_whoever_judges_with_code_of_his_own_invites_nobody_to_it(swarm: Swarm, 
 
 def test_an_invitation_without_a_market_means_none(swarm: Swarm, invitation: Path, tmp_path: Path) -> None:
     config = settings(swarm, tmp_path / "joiner", "chain.market='0x12'")
-    config = compose(joined(str(again(invitation, tmp_path, "")), config))
+    config = compose(joined(str(again(invitation, tmp_path, market="")), config))
     assert config.chain.market == ""
     with contextlib.ExitStack() as stack:
         chain = replace(config.chain, wallet=str(tmp_path / "joiner" / "wallet.json"))
@@ -217,7 +286,7 @@ def test_a_market_of_another_contract_is_refused(swarm: Swarm, invitation: Path,
     foreign = deploy(swarm.owner._sender, MARKET, swarm.contract)
     ContractMarket(swarm.owner, foreign).check()
     with pytest.raises(ConfigError, match="not to this swarm's"):
-        joined(str(again(invitation, tmp_path, foreign)), settings(swarm, tmp_path / "joiner"))
+        joined(str(again(invitation, tmp_path, market=foreign)), settings(swarm, tmp_path / "joiner"))
     with contextlib.ExitStack() as stack, pytest.raises(ConfigError, match="not to this swarm's"):
         create_swarm(settings(swarm, tmp_path / "other", f"chain.market='{foreign}'"), tmp_path / "out.toml", stack)
 
