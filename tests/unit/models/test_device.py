@@ -91,7 +91,7 @@ def test_what_cpu_only_means(value: str, meant: bool, monkeypatch: pytest.Monkey
     assert {os.environ[name] for name in HIDING} == ({""} if meant else {"3"})
 
 
-JOB = {
+LAUNCHED = {
     "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0", "NODE_RANK": "0",
     "MASTER_ADDR": "10.255.255.1", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "x", "PMI_SIZE": "2",
     "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "MPI_LOCALRANKID": "1", "ACCELERATE_USE_FSDP": "true",
@@ -103,10 +103,10 @@ JOB = {
 
 def test_a_launchers_job_is_not_read(monkeypatch: pytest.MonkeyPatch):
     kept = {"OMP_NUM_THREADS": "1", "NCCL_DEBUG": "WARN", "MASTER": "x", "PROFANK": "1", "CPU_ONLY": ""}
-    for name, value in (JOB | kept).items():
+    for name, value in (LAUNCHED | kept).items():
         monkeypatch.setenv(name, value)
     isolate()
-    assert not JOB.keys() & os.environ.keys()
+    assert not LAUNCHED.keys() & os.environ.keys()
     assert {name: os.environ[name] for name in kept} == kept
 
 
