@@ -9,6 +9,7 @@ the cache, and the others are streamed. `HF_ENDPOINT`, `HF_HOME` and `HF_HUB_OFF
 
 import contextlib
 import functools
+import os
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ class RowSet:
         if self.function is not None:
             return [self.name]
         with _named_errors(self.name):
-            return _local_files(Path(self.name).expanduser()) if self.place is None else _hub_files(self.place)
+            return _local_files(Path(os.path.expanduser(self.name))) if self.place is None else _hub_files(self.place)
 
     def rows(self, shard: str, start: int) -> Iterator[Row]:
         """The rows of a file from number `start`. Raises ProblemError."""
