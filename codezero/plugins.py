@@ -9,6 +9,7 @@ import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
+import os
 import sys
 import traceback
 from collections.abc import Generator, Mapping, Sequence
@@ -149,7 +150,7 @@ def _module(place: str, what: str) -> object:
 
 
 def _existing(place: str, what: str) -> Path:
-    if not (path := Path(place).expanduser().resolve()).is_file():
+    if not (path := Path(os.path.expanduser(place)).resolve()).is_file():
         raise ConfigError(f"{what}: there is no file {path}; name it from the folder that the command is started in")
     return path
 

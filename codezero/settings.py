@@ -214,7 +214,7 @@ def quoted(value: object) -> str:
 def local_file() -> Path | None:
     """Where the user's own settings are looked for; None: nowhere."""
     named = os.environ.get(VARIABLE)
-    return LOCAL if named is None else Path(named).expanduser() if named else None
+    return LOCAL if named is None else Path(os.path.expanduser(named)) if named else None
 
 
 def _read_file(path: Path) -> dict[str, Any]:

@@ -215,9 +215,9 @@ with ExitStack() as stack:
 from codezero.models.generation import Sampler
 from codezero.settings import compose
 from codezero.wiring.proposer import FrozenModels
-Sampler(FrozenModels(compose([]), print).load("nano", "proposer"))""", MODELS),
-    "sampler": (BUILT.format(", source=object()"), MODELS | {"aiohttp"}),
-    "learner, at the first exam": (BUILT.format(""), MODELS | {"aiohttp"}),
+Sampler(FrozenModels(compose([]), print).load("nano", "proposer"))""", MODELS | {"pydantic"}),
+    "sampler": (BUILT.format(", source=object()"), MODELS | {"aiohttp", "pydantic"}),
+    "learner, at the first exam": (BUILT.format(""), MODELS | {"aiohttp", "pydantic"}),
 }  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from codezero.problems.filters import PROPOSED, Screen, inspect
 from codezero.problems.synthetic.programs import parse_question, render
 from codezero.problems.synthetic.tasks import LEVELS
 from codezero.proposer.parsing import parse_proposal, proposal_prompt
+from codezero.sandbox.base import MAX_OUTPUT_BYTES
 from codezero.sandbox.monty import MontySandbox
 from codezero.settings import compose
 from codezero.stats import Array
@@ -201,6 +202,6 @@ def by_peer(attempts: Sequence[str | None]) -> list[list[str | None]]:
 def returned(sandbox: MontySandbox, code: str, calls: Sequence[str]) -> list[str | None]:
     """[calls] The text of each value; None: none, or none in time."""
     tries = "".join(f"try:\n    print(repr({call}))\nexcept Exception:\n    print()\n" for call in calls)
-    (printed,) = sandbox.run_cases(f"{code}\n{tries}", [""], main=True)
+    (printed,) = sandbox.run_cases(f"{code}\n{tries}", [""], MAX_OUTPUT_BYTES, main=True)
     lines = printed.split("\n")[-len(calls) - 1 : -1] if isinstance(printed, str) else []
     return [line or None for line in lines] if len(lines) == len(calls) else [None] * len(calls)

@@ -1,6 +1,7 @@
 """`codezero ask`: what a run's solver attempts at one task now, beside what it attempted before it learned anything."""
 
 import dataclasses
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ def newest_policy(config: NodeConfig, name: str) -> tuple[NodeConfig, str]:
     Raises ConfigError for a run whose label cannot be read.
     """
     base = Path(config.run.directory)
-    named = [path for path in (base / name, Path(name).expanduser()) if name and path.is_dir()]
+    named = [path for path in (base / name, Path(os.path.expanduser(name))) if name and path.is_dir()]
     runs = (path for path in find_runs(base).values() if checkpoints_in(path / CHECKPOINTS))
     folder = next(iter(named), None) if name else next(runs, None)
     if folder is None:

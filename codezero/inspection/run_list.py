@@ -4,6 +4,7 @@ From their files alone, within bounds. A run that cannot be read is a line that 
 """
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -67,7 +68,7 @@ def compare_runs(base: Path, names: Sequence[str]) -> Comparison:
 
 def find_run(base: Path, name: str) -> Path:
     """`name` below `base`, or a run's folder. Raises ConfigError."""
-    for path in (base / name, Path(name).expanduser()):
+    for path in (base / name, Path(os.path.expanduser(name))):
         if path.is_dir() and path.resolve() in (found.resolve() for found in find_runs(path).values()):
             return path
     raise ConfigError(f"{name}: there is no such run below {base}; `codezero runs` lists them")

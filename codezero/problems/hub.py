@@ -7,6 +7,7 @@ the cache, and the others are streamed. `HF_ENDPOINT`, `HF_HOME` and `HF_HUB_OFF
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import os
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -96,8 +97,9 @@ class RowSet:
         if self.function is not None:
             return [self.name]
         with _named_errors(self.name):
-            files = data_files(Path(self.name).expanduser()) if self.place is None else _hub_files(self.place)
-            train = [path for path in files if isinstance(path, Path) and path.name.startswith("train")]
+            path = Path(os.path.expanduser(self.name))
+            files = data_files(path) if self.place is None else _hub_files(self.place)
+            train = [file for file in files if isinstance(file, Path) and file.name.startswith("train")]
             return [*map(str, train or files)]
 
     def rows(self, shard: str, start: int) -> Iterator[Row]:

@@ -6,6 +6,7 @@ Puts the parts of an eval together: `evals/` knows no model and no judge.
 import dataclasses
 import functools
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -255,7 +256,7 @@ def _read_source(
     if source == HELD_OUT:
         yield from (task_of(problem, environment.prompt) for problem in environment.held_out(count, evals.seed))
     elif colon and name in PUBLISHED:
-        read = list(read_tasks(name, find_set(name, [Path(path).expanduser()])))
+        read = list(read_tasks(name, find_set(name, [Path(os.path.expanduser(path))])))
         yield from read if count >= len(read) else Random(f"exam {evals.seed}").sample(read, count)
     else:
         problems = exam_problems(source, count, seed=evals.seed, seconds=config.data.wait_seconds)

@@ -1,6 +1,7 @@
 """Which policy an eval is of: a run's newest checkpoint, a checkpoint's folder, or any model by its name."""
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -54,7 +55,7 @@ def find_policy(config: NodeConfig, name: str) -> Policy:
     """
     from codezero.models.digest import weights_digest
 
-    for path in (Path(config.run.directory) / name, Path(name).expanduser()):
+    for path in (Path(config.run.directory) / name, Path(os.path.expanduser(name))):
         if name and (path / CHECKPOINTS).is_dir():
             whole = newest(path / CHECKPOINTS, lambda folder: check_files(folder, read_manifest(folder)))
             return _in_checkpoint(whole, path)

@@ -93,7 +93,7 @@ def test_submissions_are_counted_with_their_reasons(run: Path, capsys: pytest.Ca
     play(run, {"iteration": 1, "round": 1})
     store = OutboxStore(run / "outbox-5-abc.db")
     for round_number in range(3):
-        store.add(round_number, 0.5, None)
+        store.add(round_number, round_number, 0.5, None)
         store.seal(round_number)
     first, second, _ = store.unsettled()
     store.settle(first, "accepted", hash="0x1")
