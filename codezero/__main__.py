@@ -1,14 +1,14 @@
 """`python -m codezero` and the `codezero` command."""
 
+import errno  # built in or loaded by `os`, as all here: no file of the folder it is started in can take their place
 import io
 import os
+import stat
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
-
-EIO, CHARACTER_DEVICE = 5, 0o020000
 
 
 class Output(io.FileIO):
@@ -21,7 +21,7 @@ class Output(io.FileIO):
         try:
             return super().write(data)
         except OSError as error:
-            if error.errno == EIO and os.fstat(self.fileno()).st_mode & 0o170000 == CHARACTER_DEVICE:
+            if error.errno == errno.EIO and stat.S_ISCHR(os.fstat(self.fileno()).st_mode):
                 return memoryview(data).nbytes
             self.error = error
             raise
@@ -40,24 +40,12 @@ def open_outputs() -> dict[str, Output]:
     outputs = {"stdout": Output(1, "w", closefd=False), "stderr": Output(2, "w", closefd=False)}
     for name, raw in outputs.items():
         usual = getattr(sys, name) or io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace")
-        buffer, lines = raw if usual.write_through else io.BufferedWriter(raw), usual.line_buffering
-        stream = io.TextIOWrapper(buffer, usual.encoding, usual.errors, None, lines, usual.write_through)
-        setattr(sys, name, stream)
+        buffer, ways = (
+            raw if usual.write_through else io.BufferedWriter(raw),
+            (usual.line_buffering, usual.write_through),
+        )
+        setattr(sys, name, io.TextIOWrapper(buffer, usual.encoding, usual.errors, None, *ways))
     return outputs
-
-
-def run(output: Output) -> int:
-    """Raises KeyboardInterrupt, and OSError when not everything could be written to `output`."""
-    from codezero.cli import main as cli_main  # takes its time, in which somebody may press Ctrl-C
-
-    try:
-        code = cli_main(sys.argv[1:])
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    sys.stdout.flush()
-    if output.error:
-        raise output.error
-    return code
 
 
 def main() -> None:
@@ -69,7 +57,15 @@ def main() -> None:
 
     outputs = open_outputs()
     try:
-        code = run(outputs["stdout"])
+        from codezero.cli import main as run  # takes its time, in which somebody may press Ctrl-C
+
+        try:
+            code = run(sys.argv[1:])
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        sys.stdout.flush()
+        if unwritten := outputs["stdout"].error:
+            raise unwritten
     except KeyboardInterrupt as stop:
         from codezero.system.signals import Terminated
 

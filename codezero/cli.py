@@ -5,7 +5,7 @@ import difflib
 import os
 import sys
 from argparse import RawDescriptionHelpFormatter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -60,23 +60,19 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]  # its overloads cannot be repeated
         self, args: Any = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        """The words that are left are KEY=VALUE; an option among them ends the process with 2."""
-        alone: str | None = self.get_default("alone")
-        if alone and not any(self._is_command(word) for word in args[:1]):
+        """The words that are left are KEY=VALUE; an option among them ends the process with 2.
+
+        `alone` stands before what is neither an option nor a command; any word is one, if misspelt, that is no file.
+        """
+        known = {*self._option_string_actions, *chain(*(action.choices or () for action in self._actions))}
+        first, alone = args[0] if args else "", self.get_default("alone")
+        if alone and first not in known and (not first.isalpha() or os.path.exists(first)):
             args = [alone, *args]
         options, left = super().parse_known_args(args, namespace)
         for word in (word for word in left if word.startswith("-")):
             near = nearest(word.partition("=")[0], list(self._option_string_actions))
             self.error(f"there is no option {word}{near}")
         return options, left
-
-    def _is_command(self, word: str) -> bool:
-        """Also one that is misspelt; a file that is there is none."""
-        known = {*self._option_string_actions, *self._commands()}
-        return word in known or (word.isalpha() and not os.path.exists(word))
-
-    def _commands(self) -> list[str]:
-        return [*chain(*(action.choices or () for action in self._actions))]
 
     def error(self, message: str) -> NoReturn:
         super().error(f"{message}\n`{self.prog} --help` explains it, with examples")
@@ -105,16 +101,11 @@ def build_parser() -> argparse.ArgumentParser:
     commands = Commands(parser)
     for module in (run, page, inspect, account, measure, judge, market, weights):
         module.add(commands)
-    parser.epilog = f"{by_purpose(commands.helps)}\n{EPILOG}"
-    return parser
-
-
-def by_purpose(helps: Mapping[str, str]) -> str:
-    """The commands with their helps, in lines of 80 columns at most."""
-    rows: list[str] = []
+    rows = list[str]()
     for purpose, names in PURPOSES.items():
-        rows += [f"{purpose}:", *(f"  {name:<13} {helps[name]}" for name in names.split()), ""]
-    return "\n".join(rows)
+        rows += [f"{purpose}:", *(f"  {name:<13} {commands.helps[name]}" for name in names.split()), ""]
+    parser.epilog = "\n".join([*rows, EPILOG])
+    return parser
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -35,25 +35,16 @@ def setting(form: str, metavar: str, help: str) -> dict[str, Any]:
     return value(form.format, metavar, help, dest="ports", action="append")
 
 
-def port(key: str) -> dict[str, Any]:
-    return setting(key + "={}", "PORT", f"the same as {key}=PORT")
-
-
-def words(metavar: str, help: str) -> dict[str, Any]:
-    return {"nargs": "*", "metavar": metavar, "help": help}
-
-
-LOGIN_PORT: Arguments = {"--login-port": port("login.port")}
+LOGIN_PORT: Arguments = {"--login-port": setting("login.port={}", "PORT", "the same as login.port=PORT")}
 
 
 class Commands:
     """The commands of a parser, or of a group in it."""
 
     def __init__(self, parser: argparse.ArgumentParser, metavar: str = "COMMAND") -> None:
-        listed = argparse.SUPPRESS if metavar == "COMMAND" else None  # else `cli.by_purpose` lists them
+        listed = argparse.SUPPRESS if metavar == "COMMAND" else None  # else `cli.build_parser` lists them
         self._parsers = parser.add_subparsers(metavar=metavar, required=True, prog=parser.prog, help=listed)
         self.helps: dict[str, str] = {}
-        """Of those that are shown."""
 
     def group(self, name: str, help: str, epilog: str = "", *, alone: str | None = None) -> "Commands":
         """alone: which of its commands the bare name stands for; `Parser.parse_known_args` puts it in."""
@@ -71,23 +62,21 @@ class Commands:
         settings: str = OVERRIDES,
         json: str = "print one JSON object",
         epilog: str = "",
-        hidden: bool = False,
     ) -> None:
         """handler: returns the exit code. settings, json: help of KEY=VALUE and --json; empty: it takes none."""
-        parser = self._parser(name, help, epilog, hidden=hidden)
+        parser = self._parser(name, help, epilog)
         parser.set_defaults(handler=handler)
         for argument, options in (takes or {}).items():
             parser.add_argument(argument, **options)
         if settings:
-            parser.add_argument("overrides", **words("KEY=VALUE", settings))
+            parser.add_argument("overrides", **value(str, "KEY=VALUE", settings, nargs="*"))
         if json:
             parser.add_argument("--json", **flag(json))
 
-    def _parser(self, name: str, help: str, epilog: str = "", *, hidden: bool = False) -> argparse.ArgumentParser:
-        sentence, raw = f"{help[0].upper()}{help[1:]}.", argparse.RawDescriptionHelpFormatter
-        shown: dict[str, Any] = {} if hidden else {"help": help}
-        self.helps |= {} if hidden else {name: help}
-        return self._parsers.add_parser(name, description=sentence, epilog=epilog, formatter_class=raw, **shown)
+    def _parser(self, name: str, help: str, epilog: str) -> argparse.ArgumentParser:
+        self.helps[name] = help
+        about: dict[str, Any] = {"help": help, "description": f"{help[0].upper()}{help[1:]}.", "epilog": epilog}
+        return self._parsers.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter, **about)
 
 
 def composed(options: argparse.Namespace, *first: str) -> "NodeConfig":
@@ -111,8 +100,8 @@ def composed_for_reading(options: argparse.Namespace) -> "NodeConfig":
     from codezero.config.contradictions import contradictions
 
     config = NodeConfig(run=RunConfig(**{key[4:]: value for key, value in given.items()}))
-    for contradiction in contradictions(config):
-        raise ConfigError(contradiction)
+    if mistake := next(contradictions(config), ""):
+        raise ConfigError(mistake)
     return config
 
 

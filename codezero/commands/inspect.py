@@ -22,7 +22,6 @@ from codezero.commands.common import (
     composed_for_reading,
     say,
     value,
-    words,
 )
 from codezero.errors import ConfigError, SandboxError
 
@@ -42,7 +41,9 @@ PUBLIC = ("id", "source", "style", "entry_point", "level", "question", "tests")
 def add(commands: Commands) -> None:
     page = "one page about a run: step, truth, peers, submissions"
     commands.add("status", status, page, settings=OF_A_RUN)
-    names = words("[FOLDER | RUN RUN ...] KEY=VALUE", "where to look (default run.directory), or runs to compare")
+    names = value(
+        str, "[FOLDER | RUN RUN ...] KEY=VALUE", "where to look (default run.directory), or runs to compare", nargs="*"
+    )
     newest = value(int, "N", "how many, the newest first (default 20)", default=20)
     several = "list runs with what each has learned; compare some: runs A B"
     commands.add("runs", runs, several, {"overrides": names, "--limit": newest}, settings="")

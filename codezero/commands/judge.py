@@ -48,7 +48,7 @@ def add(commands: Commands) -> None:
     skip = flag("leave out lines that cannot be used, and count them")
     given, lines = {"file": file, "--audit": audit, "--skip-bad": skip}, "print a JSON line of verdicts for each line"
     group.add("attempts", attempts, "judge the attempts in FILE, with reasons", given, json=lines)
-    commands.add("evaluate", attempts, "the old name of `judge FILE`", given, json=lines, hidden=True)
+    commands.add("evaluate", attempts, "the old name of `judge FILE`", given, json=lines)
     takes = {
         "--host": value(str, "HOST", "where to listen (default 127.0.0.1)", default="127.0.0.1"),
         "--port": value(int, "PORT", "0 takes any (default 8090)", default=8090),

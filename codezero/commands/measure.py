@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from codezero.commands.common import DONE, OVERRIDES, Arguments, Commands, answer, composed, flag, say, value, words
+from codezero.commands.common import DONE, OVERRIDES, Arguments, Commands, answer, composed, flag, say, value
 from codezero.errors import ConfigError, translated
 
 EPILOG = """SET is one of: synthetic (held-out problems, no file), humaneval, mbpp (its test split), livecodebench,
@@ -56,10 +56,10 @@ OF_A_SET: Arguments = {
 
 def add(commands: Commands) -> None:
     exam = "attempt the problems of a set: average@k and pass@k"
-    takes = {"overrides": words("[SET] KEY=VALUE", OVERRIDES), **OF_A_SET}
+    takes = {"overrides": value(str, "[SET] KEY=VALUE", OVERRIDES, nargs="*"), **OF_A_SET}
     commands.add("eval", evaluate_policy, exam, takes, settings="", epilog=EPILOG)
     takes = {
-        "overrides": words("[TASK] KEY=VALUE", f"the task in words; {OVERRIDES}"),
+        "overrides": value(str, "[TASK] KEY=VALUE", f"the task in words; {OVERRIDES}", nargs="*"),
         "--tests": value(str, "ASSERT", "an assertion; may be repeated", action="append", default=[]),
         "--problem": value(int, "N", "the N-th held-out problem; without TASK and N one is drawn"),
         "--level": value(int, "L", "draw one of this level, 1 to 5"),

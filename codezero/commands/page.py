@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.commands.common import DONE, FAILED, LOGIN_PORT, OVERRIDES, Commands, answer, composed, say, value, words
+from codezero.commands.common import DONE, FAILED, LOGIN_PORT, OVERRIDES, Commands, answer, composed, say, value
 from codezero.errors import ChainError, ConfigError, LoginError, translated
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ is lost, so is the account with its points. To begin anew as another node, move 
 
 
 def add(commands: Commands) -> None:
-    folder = words("[FOLDER] KEY=VALUE", f"a run's folder, for a page about it alone; {OVERRIDES}")
+    folder = value(str, "[FOLDER] KEY=VALUE", f"a run's folder, for a page about it alone; {OVERRIDES}", nargs="*")
     serve = "look at runs in the browser"
     where = "print where it is as one JSON object a line"
     commands.add("dashboard", dashboard, serve, {"overrides": folder, **LOGIN_PORT}, settings="", json=where)

@@ -17,7 +17,7 @@ from codezero.commands.common import (
     composed,
     composed_for_reading,
     flag,
-    port,
+    setting,
     value,
 )
 from codezero.errors import ConfigError, SwarmError
@@ -34,7 +34,7 @@ SUPERVISE = (
     "start the node again when it dies, after longer and longer pauses, until run.max_deaths in a row came without an "
     "iteration saved between them; the exit code is the last one's"
 )
-P2P_PORT = {"--p2p-port": port("swarm.port")}
+P2P_PORT = {"--p2p-port": setting("swarm.port={}", "PORT", "the same as swarm.port=PORT")}
 PORTS = {**P2P_PORT, **LOGIN_PORT}
 SUPERVISED = {"--supervise": flag(SUPERVISE)}
 INVITED = ("chain.rpc_urls", "evaluator.model")

@@ -7,12 +7,12 @@ the cache, and the others are streamed. `HF_ENDPOINT`, `HF_HOME` and `HF_HUB_OFF
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
-import contextlib
-import functools
 import os
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -69,7 +69,7 @@ def open_rows(name: str) -> "RowSet":
         return RowSet(name)
     if at and not re.fullmatch("[0-9a-f]{40}", revision):
         raise ProblemError(f"{name}: a revision is the 40 hex digits of a commit")
-    return RowSet(known, SETS[known]._replace(revision=revision) if at else SETS[known])
+    return RowSet(known, SETS[known]._replace(revision=revision or SETS[known].revision))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,79 +90,71 @@ class RowSet:
         return self.place is not None
 
     def shards(self) -> list[str]:
-        """Addresses of its files. Raises ProblemError."""
+        """Addresses of its files; where some of a folder are named for a split, the training ones.
+
+        Raises ProblemError.
+        """
         if self.function is not None:
             return [self.name]
         with _named_errors(self.name):
-            return _local_files(Path(os.path.expanduser(self.name))) if self.place is None else _hub_files(self.place)
+            path = Path(os.path.expanduser(self.name))
+            files = data_files(path) if self.place is None else _hub_files(self.place)
+            train = [file for file in files if isinstance(file, Path) and file.name.startswith("train")]
+            return [*map(str, train or files)]
 
     def rows(self, shard: str, start: int) -> Iterator[Row]:
         """The rows of a file from number `start`. Raises ProblemError."""
         with _named_errors(self.name if self.remote else shard):
             if self.function is not None:
-                yield from _returned(self.function, shard, start)
+                with blamed(ProblemError, shard):
+                    for row in islice(self.function(), start, MAX_ROWS):
+                        if not isinstance(row, Mapping | bytes):
+                            raise ProblemError(f"{shard} returned a row of type {type(row).__name__}; a row is a dict")
+                        yield cast(Row, row)
             elif shard.endswith(".parquet"):
-                yield from _parquet(shard, start)
+                import datasets
+
+                datasets.disable_progress_bars()
+                whole = datasets.load_dataset("parquet", data_files={"train": [shard]}, split="train", streaming=True)
+                yield from whole.skip(start)
             else:
                 with open(shard, "rb") as file:
                     yield from islice(filter(bytes.strip, json_lines(file, MAX_ROW)), start, None)
 
 
-def _returned(function: Callable[[], Iterable[object]], name: str, start: int) -> Iterator[Row]:
-    with blamed(ProblemError, name):
-        for row in islice(function(), start, MAX_ROWS):
-            if not isinstance(row, Mapping | bytes):
-                raise ProblemError(f"{name} returned a row of type {type(row).__name__}; a row is a dict")
-            yield cast(Row, row)
-
-
-def _local_files(path: Path) -> list[str]:
-    """A file, or those below a directory; where some are named for a split, the training ones."""
-    files = data_files(path)
-    return [str(path) for path in files if path.name.startswith("train")] or [str(path) for path in files]
-
-
-def _hub_files(place: HubSet) -> list[str]:
+def _hub_files(place: HubSet) -> list[Path] | list[str]:
+    """Of the cache, or where they can be streamed from."""
     from huggingface_hub import HfFileSystem, constants, snapshot_download, utils
 
     utils.disable_progress_bars()
     utils.logging.set_verbosity_error()
     repository, pattern, revision, small = place
-    fetch = functools.partial(snapshot_download, repository, revision=revision, allow_patterns=pattern)
-    with contextlib.suppress(FileNotFoundError):
+    fetch = partial(snapshot_download, repository, revision=revision, allow_patterns=pattern)
+    with suppress(FileNotFoundError):
         if cached := sorted(Path(fetch(repo_type="dataset", local_files_only=True)).glob(pattern)):
-            return [str(path) for path in cached]
+            return cached
     if constants.HF_HUB_OFFLINE:
         raise OSError("HF_HUB_OFFLINE is set, and it is not in the cache")
     if answer_of(constants.ENDPOINT, PROBE_SECONDS) is None:
         raise OSError(f"{constants.ENDPOINT} does not answer, and it is not in the cache")
-    if small:
-        files = [str(path) for path in sorted(Path(fetch(repo_type="dataset")).glob(pattern))]
-    else:
-        files = sorted(f"hf://{path}" for path in HfFileSystem().glob(f"datasets/{repository}@{revision}/{pattern}"))
-    if not files:
-        raise OSError(f"commit {revision} has no {pattern}")
-    return files
+    if small and (fetched := sorted(Path(fetch(repo_type="dataset")).glob(pattern))):
+        return fetched
+    if found := sorted(f"hf://{path}" for path in HfFileSystem().glob(f"datasets/{repository}@{revision}/{pattern}")):
+        return found
+    raise OSError(f"commit {revision} has no {pattern}")
 
 
-def _parquet(file: str, start: int) -> Iterator[Row]:
-    import datasets
-
-    datasets.disable_progress_bars()
-    yield from datasets.load_dataset("parquet", data_files={"train": [file]}, split="train", streaming=True).skip(start)
-
-
-@contextlib.contextmanager
+@contextmanager
 def _named_errors(name: str) -> Generator[None]:
     """What the libraries raise for a file or a network that fails, as one ProblemError of one line."""
     import httpx2
     import pyarrow
 
-    failures = (OSError, ValueError, RuntimeError, LookupError, EOFError, httpx2.HTTPError, pyarrow.ArrowException)
+    files = OSError, ValueError, RuntimeError, LookupError, EOFError
     try:
         yield
     except ProblemError:
         raise
-    except failures as error:
+    except (*files, httpx2.HTTPError, pyarrow.ArrowException) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise ProblemError(f"{name} cannot be read: {first[:300]}") from error

@@ -2,8 +2,10 @@
 
 Rows come in blocks of one shard; the order of the shards and within a block is drawn from seed, peer and epoch. The
 cursor names shard, block and place in it, so that a resumed run reads one block again and goes on. The ids given in
-this epoch are remembered: where the shards change, the cursor begins anew and still nothing comes twice. (`datasets`
-resumes a shuffled stream too, but drops the rows in its buffer and needs the same shards.)
+this epoch are remembered: where the shards change, the cursor begins anew and still nothing comes twice.
+
+`datasets` reads, skips rows and tries again. Its `state_dict` does not take the cursor's place: the rows in its shuffle
+buffer are lost when it is resumed, and other shards of the same set are not noticed.
 """
 
 import hashlib
@@ -12,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from functools import partial
 from itertools import islice
 from random import Random
 from typing import Annotated, NamedTuple, TypeVar, cast
@@ -36,6 +39,7 @@ REST_SECONDS = 300.0
 
 _Count = Annotated[int, Meta(ge=0)]
 _T = TypeVar("_T")
+Entry = Problem | FilterRefusal
 
 
 class SourceState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,14 +61,7 @@ class _Cursor(NamedTuple):
     layout: str
 
 
-class _Block(NamedTuple):
-    cursor: _Cursor
-    following: _Cursor
-    """Of the block after it."""
-    entries: list[Problem | FilterRefusal]
-
-
-def read_entry(row: Row) -> Problem | FilterRefusal:
+def read_entry(row: Row) -> Entry:
     try:
         return read_row(row).problem
     except ProblemError as error:
@@ -99,10 +96,12 @@ class DataSource:
     def draw(self) -> Problem | None:
         """The next usable problem; None while there is none to be had."""
         while (entry := self._next()) is not None:
-            refusal = entry if isinstance(entry, FilterRefusal) else self._refuse(entry)
-            if refusal is None:
-                assert isinstance(entry, Problem)
-                self._given[entry.id[:KEY_DIGITS]] = None
+            if isinstance(entry, FilterRefusal):
+                refusal = entry
+            elif (key := entry.id[:KEY_DIGITS]) in self._given:
+                refusal = FilterRefusal(FilterReason.DUPLICATE, "was given in this epoch")
+            elif (refusal := self._screen.refuse(entry)) is None:
+                self._given[key] = None
                 return entry
             if not self._cursor.epoch:  # later ones refuse the same rows again
                 self._counts[f"refused_{refusal.reason}"] += 1
@@ -114,40 +113,33 @@ class DataSource:
         return SourceState(epoch, shard, block, self._place, layout, given, self._screen.state())
 
     def restore(self, state: SourceState) -> None:
-        self._cursor = _Cursor(state.epoch, state.shard, state.block, state.layout)
-        self._place = state.place
-        self._given = dict.fromkeys(state.given)
+        self._cursor: _Cursor = _Cursor(state.epoch, state.shard, state.block, state.layout)
+        self._place, self._given = state.place, dict.fromkeys(state.given)
         self._screen.restore(state.novelty)
-        self._block: _Block | None = None
+        self._entries: list[Entry] | None = None
+        """Of the cursor's block, once it was read."""
 
-    def _refuse(self, problem: Problem) -> FilterRefusal | None:
-        if problem.id[:KEY_DIGITS] in self._given:
-            return FilterRefusal(FilterReason.DUPLICATE, "was given in this epoch")
-        return self._screen.refuse(problem)
-
-    def _next(self) -> Problem | FilterRefusal | None:
+    def _next(self) -> Entry | None:
         while not self._barren:
             at = self._cursor
-            block = self._block or self._fetch(at, lambda at=at: self._read(at), logging.WARNING)
-            if block is None:
-                return None
-            if block.cursor.layout != at.layout:
-                self._place = 0
-            self._block, self._cursor = block, block.cursor
-            if self._place < len(block.entries):
+            if self._entries is None:
+                if (block := self._fetch(at, partial(self._read, at), logging.WARNING)) is None:
+                    return None
+                self._cursor, self._entries = block
+                self._place = self._place if self._cursor == at else 0
+                if self._cursor.epoch > at.epoch:
+                    if barren := not self._given:
+                        self._note(f"{self._name} has no usable problem", logging.WARNING)
+                    self._barren, self._given = barren, {}
+                    self._screen.restore(NoveltyState())
+            elif self._place < len(self._entries):
                 self._place += 1
-                return block.entries[self._place - 1]
-            self._advance(block.following)
+                return self._entries[self._place - 1]
+            else:
+                ended = len(self._entries) < BLOCK
+                self._cursor = at._replace(shard=at.shard + ended, block=0 if ended else at.block + 1)
+                self._entries, self._place = None, 0
         return None
-
-    def _advance(self, cursor: _Cursor) -> None:
-        if cursor.epoch > self._cursor.epoch:
-            if not self._given:
-                self._barren = True
-                self._note(f"{self._name} has no usable problem", logging.WARNING)
-            self._given = {}
-            self._screen.restore(NoveltyState())
-        self._block, self._place, self._cursor = None, 0, cursor
 
     def _fetch(self, key: object, work: Callable[[], _T], level: int) -> _T | None:
         """What `work` returns; None while it cannot be had, which is logged at `level`."""
@@ -186,17 +178,17 @@ class DataSource:
             logger.log(level, "%s; other sources stand in for it", trouble)
         self.trouble = trouble
 
-    def _read(self, at: _Cursor) -> _Block:
-        """In a thread where it may take long: touches nothing of this object that changes."""
+    def _read(self, at: _Cursor) -> tuple[_Cursor, list[Entry]]:
+        """The block, and where it is: behind the last shard an epoch begins, and in other shards this one does again.
+
+        In a thread where it may take long: touches nothing of this object that changes.
+        """
         names = self._rows.shards()
         layout = hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
-        if layout != at.layout:
-            at = _Cursor(at.epoch, 0, 0, layout)
+        if layout != at.layout or at.shard >= len(names):
+            at = _Cursor(at.epoch + (layout == at.layout), 0, 0, layout)
         Random(f"{self._origin} {at.epoch}").shuffle(names)
         rows = self._rows.rows(names[at.shard], at.block * BLOCK)
         entries = list(islice(map(read_entry, rows), BLOCK))
         Random(f"{self._origin} {at.epoch} {at.shard} {at.block}").shuffle(entries)
-        if len(entries) == BLOCK:
-            return _Block(at, at._replace(block=at.block + 1), entries)
-        ended = at.shard + 1 == len(names)
-        return _Block(at, _Cursor(at.epoch + ended, 0 if ended else at.shard + 1, 0, layout), entries)
+        return at, entries

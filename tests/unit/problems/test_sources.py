@@ -3,8 +3,10 @@
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
+import msgspec
 import pytest
 from builders.data_sets import contests, mbpp, write
 
@@ -70,6 +72,18 @@ def test_it_goes_on_where_it_was_left(before: int):
     assert draw(whole, before) == draw(first, before)
     second.restore(first.state())
     assert draw(whole, 35) == draw(second, 35)
+
+
+def test_the_order_is_that_of_earlier_versions_whose_checkpoints_are_resumed():
+    drawn = " ".join(draw(shelf(three()), 70))
+    assert sha256(drawn.encode()).hexdigest()[:16] == "8ade065409c48fdb"
+
+
+def test_a_cursor_behind_every_shard_begins_the_next_epoch():
+    source = shelf(three())
+    draw(source, 5)
+    source.restore(msgspec.structs.replace(source.state(), shard=99))
+    assert len({*draw(source, 30)}) == 30 and source.state().epoch == 1
 
 
 def test_what_the_context_cannot_hold_and_what_comes_again_is_counted():
