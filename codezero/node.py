@@ -3,7 +3,7 @@
 Read this file first. Everything it calls is a Protocol in `protocols.py`; `wiring/` chooses the implementations.
 A lost peer, a silent judge or an absent coordinator costs one step of one iteration and is counted; a judge that fails
 again and again, and any other error, ends the node.
-`role=sampler` is a node whose solver follows a peer's policy; `role=proposer` has its own loop, in `proposer_node.py`.
+`role=proposer` has a loop of its own, in `proposer_node.py`.
 """
 
 import time
@@ -55,9 +55,7 @@ class Node(Iterating):
         with self.tolerate((MarketError, SwarmError, EvaluatorError, SandboxError), "no bets this iteration"):
             bets = self.market.play(round_number, judged) if self.market else bets
 
-        learned: Metrics = {}
-        with self.tolerate(SwarmError, "the policy stays at its version"):  # role=sampler
-            learned = self.solver.step(taken, scored_peers)
+        learned = self.solver.step(taken, scored_peers)
         with self.tolerate(SandboxError, "the proposer's expected values were not checked this iteration"):
             self.proposer.check(scored)
         laps.end("learning")

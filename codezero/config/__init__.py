@@ -170,9 +170,8 @@ class MonitorConfig:
 class NodeConfig:
     """One node."""
 
-    role: Annotated[str, one_of("node", "sampler", "proposer")] = "node"
-    """node: attempts, judges, learns, proposes. sampler: a node whose policy follows a peer's instead of learning.
-    proposer: only proposes, for a swarm (`codezero propose`)."""
+    role: Annotated[str, one_of("node", "proposer")] = "node"
+    """node: attempts, judges, learns, proposes. proposer: only proposes, for a swarm (`codezero propose`)."""
     seed: Annotated[int, Ge(0)] = 0
     """Of problems and sampling; another one is another run."""
     environment: Any = "code"

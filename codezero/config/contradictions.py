@@ -91,13 +91,6 @@ def _of_training(config: NodeConfig) -> Iterator[str]:
     ranks, rollout, model = config.trainer.ranks, config.rollout, config.model
     if ranks and model.train == "lora":
         yield "model.train=lora with trainer.ranks: the ranks shard all weights; set one of the two back"
-    weights, sampler = config.weights, config.role == "sampler"
-    if (weights.share or weights.follow) and config.swarm.kind == "local":
-        yield f"weights.{'share' if weights.share else 'follow'} needs a swarm; set network=peer"
-    if sampler and not weights.follow:
-        yield "role=sampler needs the peer whose policy it samples; set weights.follow=PEER"
-    if sampler and ranks:
-        yield "role=sampler trains nothing; set trainer.ranks=0"
     if ranks and config.solver.optimizer == "adamw_8bit":
         yield "solver.optimizer=adamw_8bit with trainer.ranks: it cannot be sharded; set solver.optimizer=adamw"
     for name, temperature in (("solver", config.solver.temperature), ("evals", config.evals.temperature)):
@@ -111,5 +104,3 @@ def _of_training(config: NodeConfig) -> Iterator[str]:
 def _of_verifier(config: NodeConfig) -> Iterator[str]:
     if config.verifier.model != "off" and config.reward.mode != "rlvr":
         yield "verifier.model needs executed rewards to learn from; set reward.mode=rlvr, or verifier.model=off"
-    if config.verifier.model != "off" and config.role == "sampler":
-        yield "verifier.model with role=sampler: a sampler learns nothing; set verifier.model=off"

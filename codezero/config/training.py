@@ -50,11 +50,6 @@ def _repository(name: str) -> None:
         raise ValueError(f"={name} is no repository of the hub; write OWNER/NAME")
 
 
-def _peer(peer: str) -> None:
-    if peer and not re.fullmatch("[1-9A-HJ-NP-Za-km-z]{32,64}", peer):
-        raise ValueError(f"={peer} is no peer id, as `codezero identity show` prints it")
-
-
 @dataclass(kw_only=True)
 class TrainerConfig:
     """The optimiser in processes of its own, which hold a shard of the policy each (FSDP2)."""
@@ -109,11 +104,6 @@ class WeightsConfig:
     listen: Annotated[str, Checked(_listen)] = ""
     """HOST:PORT at which they are served to `codezero rollout-host`; empty: nowhere. Other hosts than loopback need
     CODEZERO_ROLLOUT_TOKEN."""
-    share: bool = False
-    """May peers of the swarm pull them?"""
-    follow: Annotated[str, Checked(_peer)] = ""
-    """Peer id: a run begins from that peer's policy if the exam finds it better than the own; empty: from the own. With
-    role=sampler it is followed on, without an exam."""
 
 
 @dataclass(kw_only=True)

@@ -40,9 +40,7 @@ class LearnerCounters(msgspec.Struct, frozen=True):
     updates: int
 
 
-def save_policy(
-    policy: LoadedModel, optimizer: torch.optim.Optimizer | None, counters: LearnerCounters, folder: Path
-) -> None:
+def save_policy(policy: LoadedModel, optimizer: torch.optim.Optimizer, counters: LearnerCounters, folder: Path) -> None:
     """`folder/model` as `from_pretrained` reads it, or `folder/adapter` as peft does; the rest beside it."""
     if policy.base is not None:
         save_adapter(policy.model, folder / ADAPTER)
@@ -50,8 +48,7 @@ def save_policy(
     else:
         policy.model.save_pretrained(folder / MODEL)
         policy.tokenizer.save_pretrained(folder / MODEL)
-    if optimizer is not None:
-        save_file(dict(_moments(optimizer)), folder / OPTIMIZER)
+    save_file(dict(_moments(optimizer)), folder / OPTIMIZER)
     write_counters(counters, folder)
 
 
@@ -66,7 +63,7 @@ def read_counters(folder: Path) -> LearnerCounters:
 
 
 def load_policy(
-    policy: LoadedModel, optimizer: torch.optim.Optimizer | None, folder: Path, *, eight_bit: bool = False
+    policy: LoadedModel, optimizer: torch.optim.Optimizer, folder: Path, *, eight_bit: bool = False
 ) -> LearnerCounters:
     """Become bit for bit what was saved; the learning rate stays as configured. Raises CheckpointError."""
     counters = read_counters(folder)
@@ -78,8 +75,6 @@ def load_policy(
             raise ValueError("a trainer saved it; set trainer.ranks")
         else:
             policy.model.load_state_dict(read_weights(policy.model, folder / MODEL))
-        if optimizer is None:
-            return counters
         state: dict[int, dict[str, Tensor]] = {}
         for key, value in load_file(folder / OPTIMIZER).items():
             index, _, name = key.partition(".")

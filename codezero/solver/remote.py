@@ -1,5 +1,4 @@
-"""Learners elsewhere. In processes of its own, a rank for each card: the node sends them batches and receives versions.
-Or at a peer, whose versions the policy follows instead of learning.
+"""A learner in processes of its own, a rank for each card: the node sends them batches and receives versions.
 
 A rank that dies ends all of them and costs the node the iteration in flight; `load` starts new ones.
 """
@@ -16,13 +15,12 @@ from typing import IO, TypeVar
 import msgspec
 
 from codezero.config import NodeConfig
-from codezero.errors import CheckpointError, RankError, RankMemoryError, SwarmError, WeightsError, translated
+from codezero.errors import CheckpointError, RankError, RankMemoryError
 from codezero.models.load import LoadedModel
 from codezero.solver.batch import Batch, Update
-from codezero.solver.policy_files import OPTIMIZER, LearnerCounters, load_policy, save_policy
+from codezero.solver.policy_files import OPTIMIZER, LearnerCounters
 from codezero.system.child import Channel, Child, how_it_ended, python, spawn
-from codezero.weights.state import layout_of
-from codezero.weights.versions import HostCopy, PolicyVersion, VersionSource
+from codezero.weights.versions import PolicyVersion
 
 logger = logging.getLogger(__name__)
 
@@ -182,45 +180,3 @@ class RemoteLearner:
                 fewer = max(1, self._begin.tokens_per_pass // 2)
                 self._begin = msgspec.structs.replace(self._begin, tokens_per_pass=fewer)
             raise
-
-
-class FollowingLearner:
-    """Has what the solver needs of a `TrlLearner`, but no optimiser; an update brings the source's newest version."""
-
-    skipped = 0
-
-    def __init__(self, policy: LoadedModel, source: VersionSource) -> None:
-        self.policy, self._parameters = policy, dict(policy.model.named_parameters())
-        self._copy = HostCopy(source, layout_of(self._parameters))
-        self._state = ""
-        """Of the version that the policy is; empty: of none that is known."""
-        self.steps = self.updates = 0
-        """Both: the number of the version."""
-        self.changed: Callable[[], object] = lambda: None
-        """Called when the policy has changed."""
-
-    def update(self, batch: Batch) -> Update:
-        """Nothing is learned from the batch. Raises SwarmError: the policy stays as it is."""
-        with translated(SwarmError, "no newer version can be followed", WeightsError):
-            weights, version = self._copy.newest()
-        self.steps = self.updates = version.number
-        if version.state != self._state:
-            weights.copy_to(self._parameters)
-            self._state = version.state
-            self.changed()
-        return Update(loss=None, grad_norm=None, clip_share=None, rows=0)
-
-    def logprobs(
-        self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]
-    ) -> list[tuple[float, ...]]:
-        """None: no row is weighed, as nothing is learned."""
-        return [() for _ in completions]
-
-    def save(self, folder: Path) -> None:
-        save_policy(self.policy, None, LearnerCounters(self.steps, self.skipped, self.updates), folder)
-
-    def load(self, folder: Path) -> None:
-        """The version that was saved, until the next update. Raises CheckpointError."""
-        self._state, counters = "", load_policy(self.policy, None, folder)
-        self.steps, self.updates = counters.steps, counters.updates
-        self.changed()

@@ -21,9 +21,9 @@ from codezero.config import SolverConfig
 from codezero.solver.batch import Pair, TrainingRow
 from codezero.types import Metrics
 
-if TYPE_CHECKING:  # who follows somebody else's policy loads no trainer
+if TYPE_CHECKING:
     from codezero.solver.learner import TrlLearner
-    from codezero.solver.remote import FollowingLearner, RemoteLearner
+    from codezero.solver.remote import RemoteLearner
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +42,8 @@ WIDEST = (0.05, 21.0)
 LARGEST_WEIGHT = 20.0
 """Of all."""
 Tokens = Sequence[float]
-Learner: TypeAlias = "TrlLearner | RemoteLearner | FollowingLearner"
-"""In this process, in processes of its own, or somebody else's."""
+Learner: TypeAlias = "TrlLearner | RemoteLearner"
+"""In this process, or in processes of its own."""
 
 
 @dataclass(frozen=True, slots=True)

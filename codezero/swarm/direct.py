@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.swarm.messages import ReceivedFeedback, SendFeedback
-from codezero.swarm.records import MAX_KEY, RecordPlace, parse_key
+from codezero.swarm.records import MAX_KEY, OTHER_KIND, RecordPlace, parse_key
 from codezero.swarm.schema import MAX_HEADER, WireRefusal
 from codezero.swarm.transport import UNANSWERED, Transport, within
 from codezero.swarm.trust import PeerTrust
@@ -93,13 +93,14 @@ class DirectReader:
 
 
 async def announced_by(peer: str, transport: Transport) -> list[tuple[RecordPlace, bytes]]:
-    """Places and encoded headers, as a peer says itself. Raises UnreachableError, TimeoutError and WireRefusal."""
+    """Places of known kinds and encoded headers, as a peer says itself. Raises UnreachableError, TimeoutError and
+    WireRefusal."""
     answer = await within(SECONDS, transport.ask(peer, "headers", b""))
     try:
         headers: dict[str, bytes] = msgspec.msgpack.decode(answer, type=_Headers) if answer else {}
     except UNDECODABLE as error:
         raise WireRefusal("format", "headers that are none") from error
-    return [(parse_key(key), header) for key, header in headers.items()]
+    return [(parse_key(key), header) for key, header in headers.items() if not OTHER_KIND.match(key)]
 
 
 def by_network(peers: Iterable[str], addresses: Mapping[str, str]) -> Iterator[tuple[int, str, str]]:

@@ -3,35 +3,29 @@
 import asyncio
 import contextlib
 import functools
-import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 import msgspec
 
-from codezero.errors import UnreachableError
 from codezero.swarm import schema
 from codezero.swarm.direct import FeedbackExchange, encode_headers
 from codezero.swarm.listener import Listener
-from codezero.swarm.messages import Answered, Fetch, Publish, ReceivedBody, ReceivedFeedback
-from codezero.swarm.records import LIFETIME, ROUNDS_BEHIND, PeerRecordValidator, RecordPlace, ShardEstimate, place_of
-from codezero.swarm.schema import GROUPS, MARKET, VERSIONS, Kind, WireRefusal, body_digest, decode_header, encode_header
-from codezero.swarm.serving import OWN_NETWORK, BodyRelay, BodyServer, ChunkRequest
+from codezero.swarm.messages import Publish, ReceivedBody, ReceivedFeedback
+from codezero.swarm.records import LIFETIME, PeerRecordValidator, RecordPlace, ShardEstimate, place_of
+from codezero.swarm.schema import GROUPS, MARKET, Kind, body_digest, encode_header
+from codezero.swarm.serving import OWN_NETWORK, BodyRelay, BodyServer
 from codezero.swarm.transport import UNANSWERED, Call, Transport
 from codezero.swarm.trust import PeerTrust
-from codezero.swarm.wire import DECODE, ENCODE, decode_versions, environment_of, largest
+from codezero.swarm.wire import DECODE, ENCODE, environment_of, largest
 from codezero.system.signals import Backoff
 from codezero.types import Problem, mean
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two attempts to store a record that nobody was seen to have."""
-SILENCE_SECONDS, RETRY_SECONDS = 20.0, 0.5
-"""Without a piece of a file, after which its holder is given up, and until it is asked again: an empty answer may mean
-that the allowance is used up."""
 
 
 class QueuedItem(NamedTuple):
@@ -69,9 +63,7 @@ class Announcer:
 
     def add(self, message: Publish) -> None:
         """Queue for the next turn; the newest MAX_ITEMS of a kind and round are kept. Raises WireRefusal."""
-        if message.kind == VERSIONS:
-            self._server.files = {bytes.fromhex(path.stem): path for path in map(Path, message.files)}
-        if message.kind in (VERSIONS, MARKET):  # the newest has all that was in those before
+        if message.kind == MARKET:  # the newest has all that was in those before
             self._queued.pop((message.kind, message.round), None)
         queued = self._queued.setdefault((message.kind, message.round), deque(maxlen=schema.MAX_ITEMS))
         if queued and queued[-1].tokenizer != message.tokenizer:  # a header names one tokenizer
@@ -95,7 +87,7 @@ class Announcer:
         items, body = largest(newest_first, lambda some: encode([item.content for item in some]))
         if not items:
             return None
-        contents = [item.content for item in items[: 0 if kind in (VERSIONS, MARKET) else 16]]
+        contents = [item.content for item in items[: 0 if kind == MARKET else 16]]
         problems: list[Problem] = [group.problem for group in contents] if kind == GROUPS else contents
         environment = environment_of(kind, contents)
         header = schema.Header(
@@ -148,65 +140,6 @@ class Announcer:
             announcement.tries.failed()
 
 
-class VersionPuller:
-    """Pulls the versions of a peer's policy, whose files `weights.versions` checks. Who breaks a rule loses trust."""
-
-    def __init__(
-        self, transport: Transport, validator: PeerRecordValidator, trust: PeerTrust, listener: Listener
-    ) -> None:
-        self._transport, self._validator, self._trust, self._listener = transport, validator, trust, listener
-
-    async def fetch(self, request: Fetch) -> Answered:
-        """Raises nothing for what a peer does."""
-        try:
-            if reason := self._trust.refusal(request.peer):
-                raise UnreachableError(f"{request.peer} is {reason}")
-            async with asyncio.timeout(request.seconds):
-                await (self._manifest(request) if request.digest is None else self._file(request, request.digest))
-        except WireRefusal as refusal:
-            self._listener.refuse(request.peer, refusal)
-            return Answered(request.id, failure=f"{request.peer} is not believed: {refusal}")
-        except (UnreachableError, OSError) as error:
-            slow = f"{request.peer} is too slow: {request.size} bytes in {request.seconds:.0f} s"
-            return Answered(request.id, failure=str(error) or slow)
-        return Answered(request.id)
-
-    async def _manifest(self, request: Fetch) -> None:
-        peer, open_round = request.peer, self._validator.round
-        if open_round is None:
-            raise UnreachableError("no round is known yet")
-        rounds = range(open_round + 1, max(-1, open_round - ROUNDS_BEHIND - 1), -1)
-        places = [place_of(peer, self._validator.swarm, VERSIONS, number) for number in rounds]
-        records = await self._transport.headers(places, thorough=True)
-        place = next((place for place in places if peer in records.get(place, {})), None)
-        if place is None:
-            raise UnreachableError(f"{peer} announces no versions of a policy")
-        header = decode_header(records[place][peer])
-        if (header.kind, header.round) != (VERSIONS, place.round):
-            raise WireRefusal("header", "not about the place it lies in")
-        if header.tokenizer != request.tokenizer:
-            raise UnreachableError(f"the policy of {peer} has another tokenizer")
-        _, _, (manifest,) = decode_versions((await self._listener.received(peer, header, 1)).body)
-        Path(request.path).write_bytes(manifest)
-
-    async def _file(self, request: Fetch, digest: bytes) -> None:
-        last = time.monotonic()
-        with Path(request.path).open("wb") as file:
-            while (received := file.tell()) < request.size:
-                call, piece = msgspec.msgpack.encode(ChunkRequest(digest, received)), b""
-                with contextlib.suppress(*UNANSWERED):
-                    piece = await self._transport.ask(request.peer, "chunk", call)
-                if len(piece) > request.size - received:
-                    raise WireRefusal("size", "more of a file than was published")
-                self._listener.counts["bytes_in"] += file.write(piece)
-                if piece:
-                    last = time.monotonic()
-                elif time.monotonic() - last > SILENCE_SECONDS:
-                    raise UnreachableError(f"{request.peer} sends nothing of a file that it announced")
-                else:
-                    await asyncio.sleep(RETRY_SECONDS)
-
-
 class Exchange:
     """`publish` and `send_feedback` queue, `poll` is one turn, `pause` the time to the next. For one event loop."""
 
@@ -238,7 +171,6 @@ class Exchange:
         trust.shared = lambda peer, requests, size: (
             networks.spend(self.relay.network_by_peer.get(peer, ""), requests, size) or trust.knows(peer)
         )
-        self.puller = VersionPuller(transport, validator, trust, self.listener)
         self.send_feedback, self.pause = self.feedback.add, self.listener.pause
 
     async def start(self) -> None:

@@ -19,9 +19,9 @@ from codezero.config import SwarmConfig
 from codezero.environment import Environment, ScoredEnvironment
 from codezero.errors import ProblemError
 from codezero.swarm.identity import Identity
-from codezero.swarm.messages import Fetch, OpenRound, Publish, SendFeedback, network_settings
+from codezero.swarm.messages import OpenRound, Publish, SendFeedback, network_settings
 from codezero.swarm.proposals import ProposalStore
-from codezero.swarm.schema import GROUPS, MARKET, MAX_ITEMS, PROPOSALS, VERSIONS
+from codezero.swarm.schema import GROUPS, MARKET, MAX_ITEMS, PROPOSALS
 from codezero.swarm.supervisor import NetworkProcess
 from codezero.swarm.wire import DECODE, ENCODE, encode_body, encode_feedback, encode_proposals, largest
 from codezero.system.state import Newest
@@ -59,24 +59,12 @@ class HivemindSwarm(ProposalStore):
         self._posts = Newest[tuple[str, int], Post](WAITING_POSTS)
         """By author and round, so that nobody's many push out the others'."""
         self._last_received: dict[str, float] = {}
-        self._round = self._shared_in = -1
-        """The open round, and the one in which the newest versions were announced; -1: none."""
-        self._versions: tuple[bytes, list[str]] = b"", []
-        """The manifest and the files that it names."""
         self._counts: Counter[str] = Counter()
 
     @property
     def addresses(self) -> list[str]:
         """Multiaddresses that others can join with, once the network process is ready. Raises SwarmError."""
         return self._network.wait_ready(READY_SECONDS).addresses
-
-    def share(self, manifest: bytes, files: Sequence[Path]) -> None:
-        """Announce these versions of the own policy, now and in each round, and serve the files that they lie in."""
-        self._versions, self._shared_in = (manifest, [str(path.resolve()) for path in files]), -1
-
-    def fetch(self, peer: str, digest: bytes | None, size: int, path: Path, seconds: float) -> None:
-        """Wait for a file of a peer's versions, or for its manifest; see `messages.Fetch`. Raises SwarmError."""
-        self._network.fetch(Fetch(peer, digest, size, str(path), bytes.fromhex(self.tokenizer_digest), seconds))
 
     def publish(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
         """Announce own groups, those whose rewards differ first. Raises SwarmError."""
@@ -115,7 +103,6 @@ class HivemindSwarm(ProposalStore):
     def feedback(self) -> list[Feedback]:
         """Peers' feedback since the last call on own problems, each peer's first on each. Raises SwarmError."""
         self._network.check()
-        self._share()  # the policy has just learned
         return [item for it in _taken(self._network.feedback) for item in self.reported(it.peer, it.feedback, it.trust)]
 
     def proposals(self, round_number: int) -> list[Problem]:
@@ -154,15 +141,6 @@ class HivemindSwarm(ProposalStore):
         """The round that is open. Raises SwarmError."""
         self._network.check()
         self._network.send(OpenRound(round_number, hungry, bytes.fromhex(self._environment.digest)[:16]))
-        self._round = round_number
-        self._share()
-
-    def _share(self) -> None:
-        manifest, files = self._versions
-        if manifest and self._round != self._shared_in:
-            self._shared_in = self._round
-            body = ENCODE[VERSIONS]([manifest], peer=self.peer_id, round_number=self._round)
-            self._network.send(Publish(VERSIONS, self._round, body, [], bytes.fromhex(self.tokenizer_digest), files))
 
     def _report(self, groups: Sequence[ScoredGroup], round_number: int) -> None:
         by_proposer: dict[str, list[ScoredGroup]] = {}

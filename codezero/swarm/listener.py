@@ -211,7 +211,7 @@ class Listener:
         self._attempts[peer, header.digest] = self._attempts.get((peer, header.digest), 0) + 1
         try:
             async with self._pulls:
-                received = await self.received(peer, header, wanted)
+                received = await self._received(peer, header, wanted)
         except UnreachableError:
             self._budget += groups
             self.counts["pulls_in_vain"] += 1
@@ -273,7 +273,7 @@ class Listener:
             raise WireRefusal("digest")
         return body
 
-    async def received(self, peer: str, header: Header, wanted: int) -> ReceivedBody:
+    async def _received(self, peer: str, header: Header, wanted: int) -> ReceivedBody:
         """So many items of a body, encoded anew by our own encoder. Raises UnreachableError and WireRefusal."""
         author, round_number, items = DECODE[header.kind](await self._body(peer, header))
         if (author, round_number, len(items)) != (peer, header.round, header.count):

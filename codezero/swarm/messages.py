@@ -17,7 +17,7 @@ import msgspec
 from codezero.config import SwarmConfig
 from codezero.errors import ConfigError, translated
 from codezero.swarm.identity import AllowList
-from codezero.swarm.schema import Digest, Kind
+from codezero.swarm.schema import Kind
 from codezero.system.child import Channel
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -58,7 +58,7 @@ class OpenRound(msgspec.Struct, frozen=True, tag=True):
 
 
 class Publish(msgspec.Struct, frozen=True, tag=True):
-    """Trainer: these are our groups, problems, versions or message to the market of a round; announce them."""
+    """Trainer: these are our groups, problems or message to the market of a round; announce them."""
 
     kind: Kind
     round: int
@@ -67,24 +67,6 @@ class Publish(msgspec.Struct, frozen=True, tag=True):
     rewards: list[float | None]
     """Mean reward of each group, None where there is none; empty for anything else."""
     tokenizer: bytes
-    files: list[str] = []
-    """Paths of all files that a manifest names; they are served from now on, and no others."""
-
-
-class Fetch(msgspec.Struct, frozen=True, tag=True):
-    """Trainer: write something of one peer's versions into the file `path`, which nobody else writes to."""
-
-    peer: str
-    digest: Digest | None
-    """In the name of the file that is wanted; None: the newest manifest."""
-    size: int
-    """Bytes of the file; most of the manifest."""
-    path: str
-    tokenizer: bytes
-    """Of the own model; the peer's has to be the same."""
-    seconds: float
-    id: int = 0
-    """That the `Answered` repeats."""
 
 
 class SendFeedback(msgspec.Struct, frozen=True, tag=True):
@@ -108,13 +90,13 @@ class Question(msgspec.Struct, frozen=True, tag=True):
 
 
 class Answered(msgspec.Struct, frozen=True, tag=True):
-    """To a `Question`, or the end of a `Fetch`."""
+    """To a `Question`."""
 
     id: int
     body: bytes = b""
     """Empty: a refusal."""
     failure: str = ""
-    """Why there is no answer of the node that was asked, or no whole file; empty: there is."""
+    """Why there is no answer of the node that was asked; empty: there is."""
 
 
 class NetworkReady(msgspec.Struct, frozen=True, tag="Ready"):  # the tag is in files of earlier versions too
@@ -168,7 +150,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-_OfTrainer = OpenRound | Publish | Fetch | SendFeedback | Question | Answered
+_OfTrainer = OpenRound | Publish | SendFeedback | Question | Answered
 _OfNetwork = Question | Answered | NetworkReady | ReceivedBody | ReceivedFeedback | Counted | Logged | Failed
 Message = _OfTrainer | _OfNetwork
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)

@@ -187,9 +187,6 @@ class NetworkNode:
         self.pipe.send(await ask_founder(daemon, question))
 
     async def _receive(self, daemon: "P2P", exchange: "Exchange", founder: "FounderServicer") -> None:
-        async def fetch(message: messages.Fetch) -> None:
-            self.pipe.send(await exchange.puller.fetch(message))
-
         async with asyncio.TaskGroup() as tasks:
             while True:
                 match await self._messages.get():
@@ -199,8 +196,6 @@ class NetworkNode:
                         exchange.publish(message)
                     case messages.SendFeedback() as message:
                         exchange.send_feedback(message)
-                    case messages.Fetch() as message:
-                        tasks.create_task(fetch(message))
                     case messages.Question() as message:
                         tasks.create_task(self._ask(daemon, message))
                     case messages.Answered() as message:

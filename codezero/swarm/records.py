@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.swarm.identity import MAX_PUBLIC_KEY, MAX_SIGNATURE, Identity, peer_id_of, verify
-from codezero.swarm.schema import GROUPS, MARKET, MAX_HEADER, MAX_ROUND, VERSIONS, Kind, WireRefusal
+from codezero.swarm.schema import GROUPS, MARKET, MAX_HEADER, MAX_ROUND, Kind, WireRefusal
 from codezero.system.files import UNDECODABLE
 from codezero.system.state import Newest
 
@@ -96,7 +96,9 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     """An encoded header."""
 
 
-KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/([hpvm])/(0|[1-9][0-9]{0,15})/([1-9][0-9]{0,3})/(0|[1-9][0-9]{0,3})")
+KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/([hpm])/(0|[1-9][0-9]{0,15})/([1-9][0-9]{0,3})/(0|[1-9][0-9]{0,3})")
+OTHER_KIND = re.compile(r"cz1/[A-Za-z0-9_.-]{1,64}/(?![hpm])[a-z]/")
+"""How a key of a kind begins that another version announces, as earlier ones did versions of a policy."""
 
 
 def parse_key(key: str) -> RecordPlace:
@@ -117,9 +119,8 @@ def shard_of(round_number: int, peer: str, shards: int, kind: Kind = GROUPS) -> 
     return int.from_bytes(hashlib.sha256(f"{round_number}|{peer}".encode()).digest()[:4], "big") % shards
 
 
-def place_of(peer: str, swarm: str, kind: Kind, round_number: int, shards: int = MAX_SHARDS) -> RecordPlace:
-    """Where `peer` announces. Versions of a policy lie always among MAX_SHARDS, as only its followers look there."""
-    shards = MAX_SHARDS if kind == VERSIONS else shards
+def place_of(peer: str, swarm: str, kind: Kind, round_number: int, shards: int) -> RecordPlace:
+    """Where `peer` announces."""
     return RecordPlace(swarm, kind, round_number, shards, shard_of(round_number, peer, shards, kind))
 
 

@@ -16,7 +16,6 @@ from msgspec import Meta
 from codezero.errors import WireError
 from codezero.system.files import UNDECODABLE
 from codezero.types import Source, Standing
-from codezero.weights import MAX_MANIFEST
 
 VERSION = 1
 DERIVED = 2
@@ -32,8 +31,6 @@ MAX_ITEMS = 32
 MAX_TESTS = 64
 MAX_COMPLETIONS = 64
 MAX_TOKENS = 32_768
-MAX_FILE = 1 << 40
-"""Bytes of a file that such a list names."""
 MAX_FEEDBACK, MAX_MARKET = 4096, 128 << 10
 """Bytes of one peer's feedback to another, and of all that it says to the market of a round."""
 MAX_ROUND, MAX_INDEX = 2**53 - 1, 2**31
@@ -42,10 +39,9 @@ LOWEST_LOGPROB = -65504.0
 
 GROUPS: Literal["h"] = "h"
 PROPOSALS: Literal["p"] = "p"
-VERSIONS: Literal["v"] = "v"
 MARKET: Literal["m"] = "m"
 FEEDBACK: Literal["f"] = "f"
-Kind = Literal["h", "p", "v", "m"]
+Kind = Literal["h", "p", "m"]
 
 V = TypeVar("V")
 K = TypeVar("K")
@@ -81,7 +77,7 @@ class Header(WireRecord, frozen=True):
     """Bytes of the body as it is served."""
     codec: Literal["zlib"]
     tokenizer: Digest
-    """Of the tokenizer that made the token ids, or of the policy; zeros where there is neither."""
+    """Of the tokenizer that made the token ids; zeros where there are none."""
     count: Annotated[int, Meta(ge=1, le=MAX_ITEMS)]
     """Groups or problems in the body; 1 for anything else."""
     problems: Annotated[list[Annotated[bytes, Meta(min_length=16, max_length=16)]], Meta(max_length=16)]
@@ -136,13 +132,6 @@ class GroupsBody(WireBody[Literal[1], Literal["h"]], frozen=True):
 
 class ProposalsBody(WireBody[Literal[1], Literal["p"]], frozen=True):
     problems: Annotated[list[WireProblem], Meta(min_length=1, max_length=MAX_ITEMS)]
-
-
-class VersionsBody(WireBody[Literal[1], Literal["v"]], frozen=True):
-    """The versions of a policy. Who holds them serves the files that the manifest names, by the digest in the name."""
-
-    manifest: Annotated[bytes, Meta(min_length=2, max_length=MAX_MANIFEST)]
-    """JSON, as `weights.versions.VersionList` has it; for the follower to check."""
 
 
 class MarketBody(WireBody[Literal[1], Literal["m"]], frozen=True):

@@ -1,11 +1,10 @@
-"""Answers peers' requests: pieces of own bodies, of others' and of files of versions, within allowances."""
+"""Answers peers' requests: pieces of own bodies and of others', within allowances."""
 
 import asyncio
 import contextlib
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -14,7 +13,7 @@ from msgspec import Meta
 from codezero.errors import UnreachableError
 from codezero.swarm.direct import announced_by, network_of
 from codezero.swarm.identity import open_to_all
-from codezero.swarm.schema import MAX_BODY, MAX_FILE, Digest, PeerId, WireRefusal, body_digest, decode_header
+from codezero.swarm.schema import MAX_BODY, Digest, PeerId, WireRefusal, body_digest, decode_header
 from codezero.swarm.transport import UNANSWERED, Transport, within
 from codezero.swarm.trust import Limits, Offence, PeerTrust
 from codezero.system.files import UNDECODABLE
@@ -37,30 +36,26 @@ EACH_AUTHOR = Limits(requests_per_second=2, requests_burst=64, bytes_per_second=
 ALL_RELAYED = Limits(requests_per_second=64, requests_burst=4096, bytes_per_second=1 << 20, bytes_burst=16 << 20)
 OWN_NETWORK = Limits(requests_per_second=32, requests_burst=1024, bytes_per_second=2 << 20, bytes_burst=128 << 20)
 """Of peers that never sent a fine body, for what is this node's own."""
-FILE_SHARE = 8
-"""A byte of a file costs a peer an eighth of a byte of its allowance: who shares a policy means it to be pulled."""
 
 
 class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """From `offset` on, a piece of the body with this digest, or of the file that is named by it."""
+    """From `offset` on, a piece of the body with this digest."""
 
     digest: Digest
-    offset: Annotated[int, Meta(ge=0, le=MAX_FILE)]
+    offset: Annotated[int, Meta(ge=0, lt=MAX_BODY)]
 
 
 class BodyServer:
-    """Serves the newest bodies that this node announced, and the files that its newest manifest names."""
+    """Serves the newest bodies that this node announced."""
 
     def __init__(self, trust: PeerTrust) -> None:
         self.bodies = Newest[bytes, bytes](KEPT_BODIES)
         """By digest."""
-        self.files: dict[bytes, Path] = {}
-        """By the digest in their names: no path comes from a peer."""
         self.counts: Counter[str] = Counter()
         self._trust = trust
 
     def answer(self, peer: str, request: bytes) -> bytes:
-        """At most CHUNK bytes of a body or file; nothing for a peer that is refused or asks too much."""
+        """At most CHUNK bytes of a body; nothing for a peer that is refused or asks too much."""
         if self._trust.refusal(peer):
             self.counts["refused_peer"] += 1
             return b""
@@ -69,8 +64,9 @@ class BodyServer:
         except UNDECODABLE:
             self.counts["refused_request"] += 1
             return b""
-        piece = self._piece(chunk) if self.allows(peer) else b""  # nothing is read beyond the allowance
-        if not self.allows(peer, 0, len(piece) // (FILE_SHARE if chunk.digest in self.files else 1)):
+        body = self.bodies.get(chunk.digest, b"") if self.allows(peer) else b""
+        piece = body[chunk.offset : chunk.offset + CHUNK]
+        if not self.allows(peer, 0, len(piece)):
             return b""
         self.counts["bytes_out"] += len(piece)
         return piece
@@ -80,16 +76,6 @@ class BodyServer:
         allowed = self._trust.spend(peer, requests, size)
         self.counts.update(() if allowed else ("refused_allowance",))
         return allowed
-
-    def _piece(self, chunk: ChunkRequest) -> bytes:
-        if chunk.digest not in self.files:
-            return self.bodies.get(chunk.digest, b"")[chunk.offset : chunk.offset + CHUNK]
-        try:
-            with self.files[chunk.digest].open("rb") as file:
-                file.seek(chunk.offset)
-                return file.read(CHUNK)
-        except OSError:  # the next manifest does not list it any more
-            return b""
 
 
 async def pull(ask: Callable[[int], Awaitable[bytes]], size: int) -> bytes:

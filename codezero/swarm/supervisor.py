@@ -159,16 +159,6 @@ class NetworkProcess:
             elif not isinstance(message, messages.OpenRound):
                 self._unsent.append(message)
 
-    def fetch(self, request: messages.Fetch) -> None:
-        """Wait until the file is there. Raises SwarmError."""
-        self.check()
-        with self._changed:
-            id = next(self._questions)
-            reply = self._reply(self.send, msgspec.structs.replace(request, id=id), lambda: self._failure)
-        if reply is None or reply.failure:
-            self.check()
-            raise SwarmError(reply.failure if reply else "the network process did not answer")
-
     def ask(self, address: str, body: bytes, seconds: float) -> bytes:
         """What a founder's node answers; see `messages.Question`. For any thread. Raises UnreachableError."""
         end = time.monotonic() + seconds
@@ -178,24 +168,18 @@ class NetworkProcess:
             if pipe is None or left <= 0 or self._closing.is_set():
                 raise UnreachableError("the network process is not ready yet")
             question = messages.Question(next(self._questions), body, address, left)
-            reply = self._reply(pipe.send, question, lambda: self._pipe is not pipe)
+            self._replies[question.id] = None
+            pipe.send(question)
+            try:
+                self._changed.wait_for(
+                    lambda: self._replies[question.id] or self._pipe is not pipe or self._closing.is_set(),
+                    left + CLOSE_SECONDS,
+                )
+            finally:
+                reply = self._replies.pop(question.id)
         if reply is None or reply.failure:
             raise UnreachableError(reply.failure if reply else "the network process did not answer")
         return reply.body
-
-    def _reply(
-        self, send: Callable[[Message], None], asked: messages.Fetch | messages.Question, gone: Callable[[], object]
-    ) -> messages.Answered | None:
-        """Called with the lock. None: nothing in time, or nobody is there any more who would answer."""
-        self._replies[asked.id] = None
-        send(asked)
-        try:
-            self._changed.wait_for(
-                lambda: self._replies[asked.id] or gone() or self._closing.is_set(), asked.seconds + CLOSE_SECONDS
-            )
-        finally:
-            reply = self._replies.pop(asked.id)
-        return reply
 
     def serve(self, answer: Callable[[bytes], bytes]) -> None:
         """Answer what newcomers ask with this, in threads of their own."""

@@ -21,7 +21,6 @@ from codezero.swarm.schema import (
     MARKET,
     PROPOSALS,
     VERSION,
-    VERSIONS,
     Kind,
     WireRefusal,
     decode,
@@ -81,18 +80,6 @@ def decode_proposals(data: bytes) -> tuple[str, int, tuple[Problem, ...]]:
     return body.peer, body.round, tuple(claimed(_problem(problem), body.peer) for problem in body.problems)
 
 
-def encode_versions(manifests: Sequence[bytes], *, peer: str, round_number: int) -> bytes:
-    """The body of the one manifest of `peer`'s policy. Raises WireRefusal."""
-    (manifest,) = manifests
-    return deflate(schema.VersionsBody(VERSION, VERSIONS, peer, round_number, manifest), decode_versions)
-
-
-def decode_versions(data: bytes) -> tuple[str, int, tuple[bytes]]:
-    """Peer, round and the manifest, which is not read here. Raises WireRefusal."""
-    body = decode(inflate(data), schema.VersionsBody)
-    return body.peer, body.round, (body.manifest,)
-
-
 def encode_market(payloads: Sequence[bytes], *, peer: str, round_number: int) -> bytes:
     """The body of the one message of `peer` to the market of a round. Raises WireRefusal."""
     (payload,) = payloads
@@ -108,16 +95,14 @@ def decode_market(data: bytes) -> tuple[str, int, tuple[bytes]]:
 ENCODE: dict[Kind, Callable[..., bytes]] = {
     GROUPS: encode_body,
     PROPOSALS: encode_proposals,
-    VERSIONS: encode_versions,
     MARKET: encode_market,
 }
 DECODE: dict[Kind, Callable[[bytes], tuple[str, int, tuple[Any, ...]]]] = {
     GROUPS: decode_body,
     PROPOSALS: decode_proposals,
-    VERSIONS: decode_versions,
     MARKET: decode_market,
 }
-"""Peer, round, and the groups, the problems, the manifest or the message to the market."""
+"""Peer, round, and the groups, the problems or the message to the market."""
 
 
 def encode_feedback(groups: Sequence[ScoredGroup], *, round_number: int) -> bytes:

@@ -55,11 +55,6 @@ class VersionList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not self.versions[0].anchor or numbers != sorted(set(numbers)):
             raise ValueError("the versions do not ascend from an anchor")
 
-    def files(self) -> list[str]:
-        """The names of all that can be fetched."""
-        deltas = [delta_file(version) for version in self.versions if version.delta]
-        return deltas + [anchor_file(version) for version in self.versions if version.anchor]
-
 
 class VersionSource(Protocol):
     """Where versions lie: the manifest, and the files that it names."""
@@ -182,18 +177,13 @@ class HostCopy:
         self.weights: Weights | None = None
         """None: what comes next begins at an anchor."""
 
-    def newest(self) -> tuple[Weights, PolicyVersion]:
-        """Raises WeightsError; all is fetched anew after a fault."""
+    def reach(self, number: int, state: str) -> Weights:
+        """The announced version, which has to be the newest. Raises WeightsError; all is fetched anew after a fault."""
         own, self.weights = self.weights, None
         self.weights, version = catch_up(self._source, own, layout=self._layout)
-        return self.weights, version
-
-    def reach(self, number: int, state: str) -> Weights:
-        """The announced version, which has to be the newest. Raises WeightsError."""
-        weights, version = self.newest()
         if (version.number, version.state) != (number, state):
             raise WeightsError(f"the newest version there is {version.number}, not {number} as it was announced")
-        return weights
+        return self.weights
 
 
 def _follow(source: VersionSource, weights: Weights, versions: tuple[PolicyVersion, ...]) -> None:

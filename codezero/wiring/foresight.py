@@ -81,7 +81,7 @@ def advice(config: NodeConfig, foresight: Foresight) -> list[str]:
 def start_advice(config: NodeConfig) -> list[str]:
     """Of a node whose own real model computes on a CPU; empty for others. Raises ModelError."""
     solver = source_of(config.model.solver, "solver")
-    if solver != config.model.solver or config.rollout.has_servers or config.trainer.ranks or config.weights.follow:
+    if solver != config.model.solver or config.rollout.has_servers or config.trainer.ranks:
         return []
     from codezero.models.device import choose_device
     from codezero.models.memory import shape_of

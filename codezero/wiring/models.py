@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from codezero.models.load import LoadedModel
     from codezero.solver.learner import TrlLearner
     from codezero.solver.updater import Learner
-    from codezero.weights.versions import PolicyVersion, Publisher, VersionSource
+    from codezero.weights.versions import PolicyVersion, Publisher
 
 logger = logging.getLogger(__name__)
 
@@ -141,18 +141,16 @@ def build_policy(
     versions: Path,
     say: Say,
     stack: ExitStack,
-    share: Callable[[], None] | None = None,
-    source: "VersionSource | None" = None,
     learned: Callable[[int, int], object] = lambda done, of: None,
 ) -> "tuple[Learner, Sampler]":
     """Who learns, and who samples from what it has learned.
 
     A trainer has a rank for each of `environments`; this process then holds a copy, and servers hold theirs. All these
-    follow the versions in a folder. share: called when there is a new one. source: of what the policy follows instead
-    of learning. learned: called as an update goes on. Raises ModelError, RankError and RolloutError.
+    follow the versions in a folder. learned: called as an update goes on. Raises ModelError, RankError and
+    RolloutError.
     """
     from codezero.models.generation import Sampler
-    from codezero.solver.remote import Begin, FollowingLearner, Ranks, RemoteLearner
+    from codezero.solver.remote import Begin, Ranks, RemoteLearner
     from codezero.weights.state import layout_of
     from codezero.weights.transfer import FolderSource
     from codezero.weights.versions import HostCopy
@@ -168,16 +166,11 @@ def build_policy(
             servers.follow(version)
         elif environments:
             own.reach(version.number, version.state).copy_to(parameters)
-        if share:
-            share()
 
     if not environments:
-        if source:
-            learner = FollowingLearner(policy, source)
-        else:
-            learner = build_learner(config, policy)
-            learner.progress = learned
-        if servers or share:
+        learner = build_learner(config, policy)
+        learner.progress = learned
+        if servers:
             publisher = build_publisher(config, versions)
             learner.changed = lambda: follow(publisher.publish(learner.updates, published(policy)))
             learner.changed()

@@ -43,7 +43,6 @@ from codezero.types import REHEARSAL, Metrics, Problem
 from codezero.wiring.chain import ChainParts, build_chain, usual_recursion_limit, with_login
 from codezero.wiring.environment import build_environment, fitted
 from codezero.wiring.evaluator import build_canaries, build_evaluator
-from codezero.wiring.following import SwarmSource, begin_from_peer, share_versions
 from codezero.wiring.foresight import start_advice
 from codezero.wiring.hardware import check_extras, fit
 from codezero.wiring.hub import PushedCheckpoints
@@ -99,8 +98,6 @@ def run_node(
         known_round, chain = KnownRound(), start_chain(config, swarm, folder, stack)
         monitor = build_monitor(config, folder, swarm, start)
         monitor.busy("preparing the parts")
-        if config.weights.follow and not proposes and isinstance(swarm, HivemindSwarm):
-            config = begin_from_peer(config, folder, swarm, chain, monitor)
         site = Assembly(config, environment, folder, swarm, monitor, chain, stack)
         if proposes:
             node = build_proposer_node(site)
@@ -177,8 +174,11 @@ def build_node(site: Assembly, variables: Sequence[Mapping[str, str]]) -> Node:
     monitor.add_facts(exam=asked.name, canaries=canaries.name)
     monitor.busy("waiting for the chain")
     parts = site.chain()  # before models: a wallet, outbox or contract that is wrong ends the start now
-    learner, sampler = build_shared_policy(site, variables)
+    read = partial(monitor.part, "learning", "rows are read")
+    learner, sampler = build_policy(config, variables, site.folder.path / VERSIONS, monitor.busy, stack, learned=read)
     policy = learner.policy
+    if isinstance(swarm, HivemindSwarm):
+        swarm.tokenizer_digest = policy.tokenizer_digest
     loading.set_result(policy)
     models = FrozenModels(config, monitor.busy, policy, partial(monitor.part, "judging", "texts are read"))
     evaluator = build_evaluator(config, canaries, stack, monitor.busy, models, environment, swarm.peer_id)
@@ -226,22 +226,6 @@ def build_harvest(
     harvest = Ahead(site.config, problems, solver, evaluator, lambda: learner.updates, servers)
     site.stack.callback(harvest.close)
     return harvest
-
-
-def build_shared_policy(site: Assembly, variables: Sequence[Mapping[str, str]]) -> "tuple[Learner, Sampler]":
-    """`build_policy`; in a swarm with peers the policy is shared, or a peer's is followed, where the config asks."""
-    config, swarm, say, versions = site.config, site.swarm, site.monitor.busy, site.folder.path / VERSIONS
-    share, source = None, None
-    if isinstance(swarm, HivemindSwarm):
-        share = partial(share_versions, swarm, versions) if config.weights.share else None
-        source = SwarmSource(swarm, config.weights.follow, say) if config.role == "sampler" else None
-    read = partial(site.monitor.part, "learning", "rows are read")
-    learner, sampler = build_policy(
-        config, variables, versions, say, site.stack, share=share, source=source, learned=read
-    )
-    if isinstance(swarm, HivemindSwarm):
-        swarm.tokenizer_digest = learner.policy.tokenizer_digest
-    return learner, sampler
 
 
 def holding(

@@ -26,7 +26,6 @@ def build_solver(
 ) -> "GrpoSolver":
     from codezero.solver.solver import GrpoSolver
 
-    samples = config.role == "sampler"
     return GrpoSolver(
         config.solver,
         sampler=sampler,
@@ -35,7 +34,7 @@ def build_solver(
         peer_id=peer_id,
         seed=config.seed,
         external=config.external,
-        engine=not samples and samples_elsewhere(config),
+        engine=samples_elsewhere(config),
     )
 
 
@@ -54,7 +53,7 @@ def verifier_config(config: NodeConfig) -> NodeConfig:
         solver=replace(solver, max_prompt_tokens=room, max_new_tokens=verifier.max_new_tokens),
         trainer=verifier.trainer,
         rollout=RolloutConfig(**asdict(verifier.rollout)),
-        weights=replace(config.weights, listen=verifier.listen, share=False, follow=""),
+        weights=replace(config.weights, listen=verifier.listen),
         run=replace(config.run, logs=str(Path(config.run.logs, "verifier"))),
     )
 

@@ -38,7 +38,7 @@ def test_a_service_proposes_hears_and_goes_on_after_a_restart(tmp_path: Path) ->
     [
         (["proposer.model=off"], "proposer.model=off would do nothing"),
         (["swarm.kind=local"], "needs a swarm"),
-        (["role=judge"], "choose one of: node, sampler, proposer"),
+        (["role=judge"], "choose one of: node, proposer"),
     ],
     ids=["off", "alone", "unknown"],
 )

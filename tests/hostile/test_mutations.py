@@ -41,11 +41,9 @@ from codezero.swarm.wire import (
     decode_feedback,
     decode_market,
     decode_proposals,
-    decode_versions,
     encode_body,
     encode_market,
     encode_proposals,
-    encode_versions,
 )
 from codezero.system.files import UNDECODABLE
 
@@ -89,12 +87,6 @@ def proposals(random: Random) -> None:
     assert {problem.proposer for problem in problems} == {peer}
     again = encode_proposals(problems, peer=peer, round_number=round_number)
     assert decode_proposals(again) == (peer, round_number, problems)
-
-
-def versions(random: Random) -> None:
-    peer, round_number, manifests = decode_versions(squeezed(RAW["versions_inflated"], random))
-    again = encode_versions(manifests, peer=peer, round_number=round_number)
-    assert decode_versions(again) == (peer, round_number, manifests)
 
 
 def market(random: Random) -> None:
@@ -152,7 +144,7 @@ def message(random: Random) -> None:
 
 
 DECODERS: list[Callable[[Random], None]] = [
-    body, proposals, versions, market, header, record, key, request, feedback, message,
+    body, proposals, market, header, record, key, request, feedback, message,
 ]  # fmt: skip
 
 
@@ -212,7 +204,7 @@ def outcome(decode: Callable[[bytes], Any], raw: bytes) -> None:
 def test_any_message_at_all(tree: Any) -> None:
     raw = pack(tree) if _packs(tree) else b""
     outcome(decode_header, raw)
-    for decode in (decode_body, decode_proposals, decode_versions):
+    for decode in (decode_body, decode_proposals, decode_market):
         outcome(decode, zlib.compress(raw))
     assert SERVER.answer(VECTORS["peer"], raw) in RAW["body"]
     assert not VALIDATOR.validate(replace(VECTOR, value=raw))

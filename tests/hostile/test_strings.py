@@ -33,7 +33,7 @@ from codezero.models.openai_client import decode
 from codezero.monitor.logs import known_secrets, setup_logging
 from codezero.settings import compose, quoted
 from codezero.swarm.schema import WireRefusal
-from codezero.swarm.wire import decode_body, decode_market, decode_proposals, decode_versions
+from codezero.swarm.wire import decode_body, decode_market, decode_proposals
 from codezero.wiring.founding import joined
 
 PACKAGE = Path(__file__).parents[2] / "codezero"
@@ -141,8 +141,7 @@ def read_messages(random: Random, count: int) -> Iterator[str]:
     """What peers send, through the decoders of the wire."""
     vectors = json.loads((PACKAGE.parent / "tests" / "golden" / "wire_vectors.json").read_text())
     decoders: dict[str, Callable[[bytes], Any]] = {
-        "body_inflated": decode_body, "proposals_inflated": decode_proposals, "versions_inflated": decode_versions,
-        "market_inflated": decode_market,
+        "body_inflated": decode_body, "proposals_inflated": decode_proposals, "market_inflated": decode_market,
     }  # fmt: skip
     trees = {name: unpack(bytes.fromhex(vectors[name])) for name in decoders}
     places = [(name, path) for name, tree in trees.items() for path in leaves(tree)]

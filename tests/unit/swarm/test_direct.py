@@ -79,6 +79,13 @@ def test_headers_that_are_none_cost_their_sender_trust(answer: bytes) -> None:
     assert scene.read() == [] and scene.refused == ["peer"]
 
 
+@pytest.mark.parametrize("kind", ["v", "w", "z"])
+def test_headers_of_a_kind_that_another_version_announces_are_left_out_and_no_fault(kind: Any) -> None:
+    announced = {RecordPlace(SWARM, kind, 8, 1024, 9): b"versions", PLACE: b"groups"}
+    scene = Scene({"peer": ""}, encode_headers(announced))
+    assert scene.read() == [(PLACE, "peer", b"groups")] and not scene.refused
+
+
 @pytest.mark.parametrize(
     ("address", "network"),
     [

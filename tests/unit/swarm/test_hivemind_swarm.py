@@ -18,13 +18,12 @@ from builders.swarm import Nodes, eventually, group, make_swarm, problem, scored
 
 from codezero.config import SwarmConfig
 from codezero.environments.code import CodeEnvironment
-from codezero.errors import ConfigError, IdentityError, SwarmError, WeightsError
+from codezero.errors import ConfigError, IdentityError, SwarmError
 from codezero.swarm.hivemind_swarm import HivemindSwarm
-from codezero.swarm.messages import Message, Publish
+from codezero.swarm.messages import Answered, Message, Publish
+from codezero.swarm.supervisor import NetworkProcess
 from codezero.swarm.wire import decode_body
 from codezero.types import Completion, Feedback, Post, Problem, RolloutGroup, Source, Standing
-from codezero.weights import MANIFEST, MAX_MANIFEST
-from codezero.wiring.following import SwarmSource
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -91,35 +90,10 @@ def test_posts_travel_among_those_who_post_and_disturb_nobody_else(nodes: Nodes,
         carol.close()
 
 
-def manifest_of(source: SwarmSource) -> bytes:
-    with source.file(MANIFEST, MAX_MANIFEST) as path:
-        return path.read_bytes()
-
-
-@pytest.mark.slow
-def test_versions_travel_when_their_follower_asks(
-    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / f"{'ab' * 32}.delta"
-    path.write_bytes(os.urandom(3 << 20))
-    lines: list[str] = []
-    source = SwarmSource(nodes.bob, nodes.alice.peer_id, lines.append, patience=60.0)
-    nodes.bob.play(10)
-    with pytest.raises(WeightsError, match="announces no versions"):
-        manifest_of(SwarmSource(nodes.bob, nodes.alice.peer_id, lines.append))
-    for manifest in (b"{1}", b"{2}"):
-        nodes.alice.share(manifest, [path])
-        nodes.alice.play(10)
-        eventually(lambda expected=manifest: manifest_of(source) == expected)
-    with source.file(path.name, 3 << 20) as copy:
-        assert copy.read_bytes() == path.read_bytes()
-    assert not copy.exists() and "3.1 MB" in lines[-1]
-    nodes.alice.play(11)  # in each round again
-    nodes.bob.play(14)
-    assert eventually(lambda: manifest_of(source)) == b"{2}"
-    monkeypatch.setattr(nodes.bob, "tokenizer_digest", "cd" * 32)
-    with pytest.raises(WeightsError, match="another tokenizer"):
-        manifest_of(SwarmSource(nodes.bob, nodes.alice.peer_id, lines.append))
+def test_an_answer_that_nobody_waits_for_any_more_is_not_kept() -> None:
+    process = NetworkProcess(SwarmConfig(), Path())
+    process._on_message(Answered(1))
+    assert not process._replies
 
 
 def test_a_peer_that_jumps_three_rounds_is_heard(nodes: Nodes) -> None:

@@ -18,11 +18,9 @@ from codezero.swarm.wire import (
     decode_body,
     decode_feedback,
     decode_market,
-    decode_versions,
     encode_body,
     encode_market,
     encode_proposals,
-    encode_versions,
     environment_of,
 )
 
@@ -49,18 +47,6 @@ def test_the_vectors_are_what_this_code_reads_and_writes() -> None:
     assert (outcome.problem.hex(), outcome.attempts, outcome.success) == (vectors["problem_id"], 8, 0.375)
     assert msgspec.msgpack.encode(decode_feedback(raw["feedback"])) == raw["feedback"]
 
-    peer, number, (manifest,) = decode_versions(raw["versions"])
-    assert (peer, number, list(json.loads(manifest))) == (vectors["peer"], 7, ["layout", "versions"])
-    again = encode_versions([manifest], peer=peer, round_number=7)
-    assert zlib.decompress(again) == raw["versions_inflated"]
-    announced = decode_header(raw["versions_header"])
-    assert (announced.kind, announced.digest, announced.size) == (
-        "v",
-        body_digest(raw["versions"]),
-        len(raw["versions"]),
-    )
-    assert encode_header(announced) == raw["versions_header"]
-    assert place_of(peer, "codezero", "v", 7).key.encode() == raw["versions_key"]
     assert msgspec.msgpack.encode(ChunkRequest(bytes.fromhex("2" * 64), 1 << 20)) == raw["chunk_request"]
     relayed = RelayRequest(vectors["peer"], raw["digest"], 375, 100)
     assert msgspec.msgpack.encode(relayed) == raw["relay_request"]

@@ -62,7 +62,7 @@ def test_wallet_outbox_and_chain_are_looked_at_before_models_are_loaded(
 
     for name in ("node.deal_cards", "node.build_stream", "evals.build_exam_tasks", "node.build_canaries"):
         monkeypatch.setattr(f"codezero.wiring.{name}", lambda *_, **__: SimpleNamespace(name="none"))
-    monkeypatch.setattr(node, "build_shared_policy", load)
+    monkeypatch.setattr(node, "build_policy", load)
     monkeypatch.setattr(proposer, "build_proposer", load)
     monitor, owned = RunMonitor(folder=tmp_path, view="off", identity="", swarm_kind="local", facts={}), cast(Any, None)
     swarm = cast(Any, SimpleNamespace(peer_id="Qm"))

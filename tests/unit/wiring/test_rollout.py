@@ -32,9 +32,7 @@ def test_a_node_with_servers_of_its_own_names_no_other_machine() -> None:
 
 
 def test_a_verifier_reads_what_the_solver_read_and_what_it_wrote() -> None:
-    own = verifier_config(
-        compose(["recipe=nano-codegen-verifier", "verifier.listen=a:18440", "weights.share=true", "network=peer"])
-    )
+    own = verifier_config(compose(["recipe=nano-codegen-verifier", "verifier.listen=a:18440"]))
     assert own.model.solver == "nano-tests" and own.solver.max_new_tokens == own.verifier.max_new_tokens
     assert own.solver.max_prompt_tokens == 256 + 48 and own.run.logs.endswith("/verifier")
-    assert (own.weights.listen, own.weights.share, own.weights.follow) == ("a:18440", False, "")
+    assert own.weights.listen == "a:18440"
