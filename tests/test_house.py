@@ -40,8 +40,9 @@ HOMES: dict[str, set[str]] = {
     "oracles": set(),
     "simulation": set(),
     "tests": set(),
-    "torch": {"models", "solver", "evaluator", "nano", "wiring", "ops", "weights", "rollout"},
-    "transformers": {"models", "solver", "nano"},
+    "tools": set(),
+    "torch": {"models", "solver", "evaluator", "wiring", "ops", "weights", "rollout"},
+    "transformers": {"models", "solver"},
     "trl": {"solver"},
     "peft": {"models"},
     "psutil": {"models"},
@@ -63,7 +64,7 @@ HOMES: dict[str, set[str]] = {
     "pydantic_monty": {"sandbox"},
     "verifiers": {"environments"},
     "pyflakes": {"code"},
-    "rich": {"monitor", "nano", "wiring", "inspection", "ops", "commands"},
+    "rich": {"monitor", "wiring", "inspection", "ops", "commands"},
     "web3": {"chain"},
     "eth": {"chain"},
     "eth_abi": {"chain"},
@@ -122,7 +123,7 @@ def test_every_module_says_what_it_is(path: Path) -> None:
     assert (path.name == "__init__.py" and not source.strip()) or ast.get_docstring(ast.parse(source))
 
 
-JOINING = {"wiring", "inspection", "ops", "commands", "nano", "runs"}
+JOINING = {"wiring", "inspection", "ops", "commands", "runs"}
 
 
 def test_only_wiring_names_parts_of_several_roles() -> None:
@@ -223,17 +224,17 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 
 BUDGETS = {
-    "files": 308,
-    "lines": 50_354,
-    "lines of code": 35_173,
+    "files": 305,
+    "lines": 49_400,
+    "lines of code": 34_463,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 78,
+    "modules with one importer": 76,
     "files over 500 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,
-    "lines of the reading path": 2_264,
+    "lines of the reading path": 2_258,
 }
 """Who comes below one lowers it. Aims: 245 files, 35,000 lines, 24,500 of code, 14 in the root, no name twice, 90."""
 READING_PATH = [

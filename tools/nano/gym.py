@@ -11,9 +11,10 @@ from statistics import fmean
 
 from codezero.models.generation import Sampler
 from codezero.models.load import LoadedModel
-from codezero.nano.train import ASSISTANT, END, SAMPLES, USER, Pair
 from codezero.problems.synthetic.tasks import LEVELS
 from codezero.types import is_exam_question
+from tools.nano.lessons import TEXTS
+from tools.nano.train import Pair, chat_template
 
 Drill = Callable[[int, int], Pair]
 """Question and answer by level and index."""
@@ -41,22 +42,17 @@ SHORTER = {
     "(Answer Yes or No)": " ",
 }
 """What the chat template makes of the questions' fixed words: nothing that could complete a special token."""
-TEMPLATE = (
-    "{%- for message in messages -%}"
-    "{%- if message['role'] == 'user' -%}" + USER + "{%- set text = message['content'] -%}"
+TEMPLATE = chat_template(
     "{%- if text.startswith('" + SPELL + "') -%}<{{ text.split('):')[1] | trim | list | join('|') }}"
     "{%- else -%}{{ text"
     + "".join(f" | replace('{long}', '{short}')" for long, short in SHORTER.items())
     + " | trim }}{%- endif -%}"
-    "{%- elif message['role'] == 'assistant' -%}" + ASSISTANT + "{{ message['content'] }}" + END + "{%- endif -%}"
-    "{%- endfor -%}"
-    "{%- if add_generation_prompt -%}" + ASSISTANT + "{%- endif -%}"
 )
 
 
 def gym_texts(drill: Drill, random: Random) -> Iterator[str]:
     """What the tokenizer is learned from: no words that are to be spelt, so that it leaves them in short pieces."""
-    for question, answer in islice(gym_pairs(drill, random, SAMPLES), SAMPLES):
+    for question, answer in islice(gym_pairs(drill, random, TEXTS), TEXTS):
         if question.startswith(SPELL):
             continue
         for long, short in SHORTER.items():
