@@ -1,8 +1,9 @@
 """Measures the embedded models, by execution on held-out compositions."""
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, cycle, islice
 from pathlib import Path
+from random import Random
 from statistics import fmean
 
 from codezero.code.agreement.agreement import agree
@@ -26,7 +27,8 @@ from codezero.sandbox.monty import MontySandbox
 from codezero.solver.cases import read_cases
 from codezero.stats import auroc
 from codezero.types import Completion, Problem
-from tools.nano.gym import Drill, gym_quality
+from tools.nano import gym
+from tools.nano.gym import Drill, drawn
 
 PROBLEMS, SAMPLES = 200, 8
 SEED = 9_000
@@ -50,7 +52,7 @@ def measure(role: str, directory: Path, drill: Drill) -> Quality:
         case "proposer":
             return proposer_quality(loaded)
         case "gym":
-            return gym_quality(loaded, drill, PROBLEMS * 2, SAMPLES, SEED)
+            return gym_quality(loaded, drill)
         case _:
             return tests_quality(loaded)
 
@@ -76,16 +78,35 @@ def attempt_held_out(
 
 
 def solver_quality(attempts: Sequence[tuple[EvalTask, Completion, Grade]]) -> Quality:
-    """average@k and pass@k, in all and the former by level. `attempts` as from `attempt_held_out`."""
-    passed = [bool(grade.passed) for _, _, grade in attempts]
-    solved = [any(passed[at : at + SAMPLES]) for at in range(0, len(passed), SAMPLES)]
+    """`attempts` as from `attempt_held_out`."""
+    groups = [attempts[at : at + SAMPLES] for at in range(0, len(attempts), SAMPLES)]
+    return _shares([(group[0][0].level, [bool(grade.passed) for _, _, grade in group]) for group in groups])
+
+
+def gym_quality(model: LoadedModel, drill: Drill) -> Quality:
+    """Of held-out questions; an answer counts that is the drill's own, to the letter."""
+    random = Random(SEED)
+    asked = [(level, *drawn(drill, level, random, held_out=True)) for level in islice(cycle(LEVELS), PROBLEMS * 2)]
+    groups = _sampled(model, [question for _, question, _ in asked], SAMPLES, gym.ANSWER_TOKENS)
+    return _shares(
+        [
+            (level, [text.text.strip() == answer for text in group])
+            for (level, _, answer), group in zip(asked, groups, strict=True)
+        ]
+    )
+
+
+def _shares(groups: Sequence[tuple[int | None, list[bool]]]) -> Quality:
+    """average@k and pass@k of (level, which attempts passed), in all and the former by level."""
     by_level = {
-        f"average@{SAMPLES}/level_{level}": fmean(
-            bool(grade.passed) for task, _, grade in attempts if task.level == level
-        )
-        for level in LEVELS
+        f"average@{SAMPLES}/level_{at}": fmean(fmean(passed) for level, passed in groups if level == at)
+        for at in LEVELS
     }
-    return {f"average@{SAMPLES}": fmean(passed), f"pass@{SAMPLES}": fmean(solved), **by_level}
+    return {
+        f"average@{SAMPLES}": fmean(fmean(passed) for _, passed in groups),
+        f"pass@{SAMPLES}": fmean(any(passed) for _, passed in groups),
+        **by_level,
+    }
 
 
 def judge_quality(judge: LoadedModel, attempts: Sequence[tuple[EvalTask, Completion, Grade]]) -> Quality:
