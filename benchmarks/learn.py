@@ -163,7 +163,7 @@ def play(case: Case, into: Path, kept: Path) -> None:
 
 def make_start(case: Case, into: Path) -> None:
     if case.scenario == "sparse" and not (into / "weak" / "config.json").is_file():
-        from codezero.nano.build import RECIPES
+        from tools.nano.build import RECIPES
 
         say(f"training a weak start, {WEAK_STEPS} steps")
         taught_start(into / "weak", WEAK_STEPS, RECIPES["solver"].layers, "solver")
@@ -182,7 +182,8 @@ def taught_start(folder: Path, steps: int, layers: int, role: str) -> None:
 
     from codezero.models.load import load_model
     from codezero.nano import weights_directory
-    from codezero.nano.train import batches_of, new_model, solver_pairs, train
+    from tools.nano.lessons import solver_pairs
+    from tools.nano.train import batches_of, new_model, train
 
     torch.set_num_threads(1)
     tokenizer = load_model(str(weights_directory(role)), role=role).tokenizer

@@ -161,7 +161,7 @@ def train_verifier(folder: Path) -> None:
 
     from codezero.models.load import load_model
     from codezero.nano import weights_directory
-    from codezero.nano.train import train
+    from tools.nano.train import train
 
     loaded = load_model(str(weights_directory("judge")), device="cpu", role="judge", for_training=True)
     torch.set_num_threads(1)

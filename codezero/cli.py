@@ -19,7 +19,7 @@ PURPOSES = {
     "begin": "run ask runs status dashboard doctor",
     "learn with others": "swarm propose login logout wallet identity leaderboard market",
     "measure": "eval judge bench data",
-    "look inside, or build on it": "config chain nano weights rollout-host",
+    "look inside, or build on it": "config chain weights rollout-host",
 }
 """The commands, in the order in which somebody needs them."""
 EPILOG = """examples:

@@ -24,7 +24,7 @@ def files(folder: Path) -> set[str]:
 def checkout(tmp_path: Path) -> Path:
     """A copy of this one, with settings that somebody has made for their own node."""
     copy = tmp_path / "checkout"
-    for name in (*PACKED, "benchmarks"):
+    for name in (*PACKED, "benchmarks", "tools"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "local.yaml"))
     for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE", ".gitignore"):
         shutil.copy(ROOT / name, copy)

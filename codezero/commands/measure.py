@@ -1,13 +1,12 @@
-"""Commands that measure: `eval` (an exam, or a published set), `ask` (one task), `bench`; and `nano build`."""
+"""Commands that measure: `eval` (an exam, or a published set), `ask` (one task), `bench`."""
 
 import argparse
-import json
 import os
 import re
 import sys
 from pathlib import Path
 
-from codezero.commands.common import DONE, OVERRIDES, Arguments, Commands, answer, composed, flag, say, value
+from codezero.commands.common import OVERRIDES, Arguments, Commands, answer, composed, flag, say, value
 from codezero.errors import ConfigError, translated
 
 EPILOG = """SET is one of: synthetic (held-out problems, no file), humaneval, mbpp (its test split), livecodebench,
@@ -72,12 +71,6 @@ def add(commands: Commands) -> None:
     rest = value(str, "...", "its own arguments, --json and --help too", nargs=argparse.REMAINDER)
     files = "run a benchmark of the source checkout"
     commands.add("bench", bench, files, {"name": name, "rest": rest}, settings="", json="")
-    nano = commands.group("nano", "the embedded models")
-    out = value(Path, "DIR", "where to write them (default: the installed package)")
-    seed = value(int, "SEED", "chooses data and initial weights (default 0)", default=0)
-    anew = "make the embedded models again from nothing (about half an hour of one core)"
-    quality = "print the measured quality as one JSON object"
-    nano.add("build", nano_build, anew, {"--out": out, "--seed": seed}, settings="", json=quality)
 
 
 def evaluate_policy(options: argparse.Namespace) -> int:
@@ -168,16 +161,3 @@ def bench(options: argparse.Namespace) -> int:
         raise ConfigError(f"there is no benchmark {options.name}; choose one of: {', '.join(benchmarks)}")
     os.environ.pop("PYTHONSAFEPATH", None)  # a benchmark imports what lies beside it
     os.execv(sys.executable, [sys.executable, str(benchmarks[options.name]), *options.rest])
-
-
-def nano_build(options: argparse.Namespace) -> int:
-    if options.out and options.out.exists() and not options.out.is_dir():
-        raise ConfigError(f"--out={options.out} is no folder; name one")
-    from codezero.environments.reasoning_gym import ReasoningGym
-    from codezero.nano import WEIGHTS
-    from codezero.nano.build import build
-
-    measured = build(options.out or WEIGHTS, ReasoningGym().pair, seed=options.seed)
-    if options.json:
-        print(json.dumps(measured))
-    return DONE

@@ -22,7 +22,7 @@ def codezero(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPr
     return subprocess.run([sys.executable, "-m", "codezero", *arguments], capture_output=True, text=True, cwd=cwd)
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["swarm"], ["swarm", "up"], ["nano", "build"], ["config", "show"]])
+@pytest.mark.parametrize("command", [[], ["run"], ["swarm"], ["swarm", "up"], ["config", "show"]])
 def test_every_command_explains_itself(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([*command, "--help"])
@@ -139,7 +139,6 @@ def test_a_misspelt_word_names_the_right_one(words: list[str], meant: str, capsy
         ["wallet", "import", "--key-file", "broken.jsonl"],
         ["chain", "dev", "--data", "broken.jsonl"],
         ["weights", "apply", "not-there", "not-there"],
-        ["nano", "build", "--out", "broken.jsonl"],
         ["eval", "humaneval", "--file", "not-there.jsonl"],
         ["eval", "synthetic", "--checkpoint", "./not-there"],
         ["eval", "synthetic", "--samples", "0"],

@@ -32,6 +32,8 @@ _TRIES = 6
 _ACCEPT_EMPTY_AFTER = 40
 
 Inputs = tuple[Any, ...]
+Draw = Callable[[str, Random], Inputs]
+"""Of inputs for the parameters, as a Spec names them."""
 Case = tuple[Inputs, Any]
 """(arguments, expected value)."""
 
@@ -53,7 +55,7 @@ def make_task(random: Random, level: int | None = None, *, held_out: bool = Fals
     spec = programs.sample_spec(random, level)
     while is_held_out(spec) is not held_out:
         spec = programs.sample_spec(random, level)
-    name = _function_name(random)
+    name = draw_name(random)
     question = programs.question_of(spec, name, random)
     cases = _choose_cases(spec, random)
     tests = tuple(f"assert {name}({', '.join(map(repr, inputs))}) == {expected!r}" for inputs, expected in cases)
@@ -98,33 +100,8 @@ def worked(random: Random) -> Worked:
             return Worked(task.problem, (render(task.spec, task.problem.entry_point, style),), tuple(wrong))
 
 
-def corrupt_text(code: str, name: str, random: Random) -> str:
-    """`code` with one slip of the pen, so that it no longer runs or returns nothing: never a correct solution."""
-    match random.randrange(5):
-        case 0:
-            return code.replace("return ", "", 1)
-        case 1:
-            last = max(code.rfind(")"), code.rfind("]"))
-            return code[:last] + code[last + 1 :]
-        case 2:
-            other = _function_name(random)
-            return code.replace(name, other, 1) if other != name else code.replace("return ", "", 1)
-        case 3:
-            return _misname_variable(code)
-        case _:
-            return code.replace(":", "", 1)
-
-
-def _function_name(random: Random) -> str:
+def draw_name(random: Random) -> str:
     return f"{random.choice(_VERBS)}_{random.choice(_NOUNS)}"
-
-
-def _misname_variable(code: str) -> str:
-    head, keyword, body = code.partition("return")
-    for right, wrong in ((" nums", " num"), (" x", " y"), (" s", " t"), (" a", " c")):
-        if right in body:
-            return head + keyword + body.replace(right, wrong)  # all: one might be in a branch not taken
-    return code.replace(":", "", 1)
 
 
 def _choose_cases(spec: Spec, random: Random) -> list[Case]:
@@ -144,21 +121,21 @@ def _choose_cases(spec: Spec, random: Random) -> list[Case]:
     return best
 
 
-def draw_cases(spec: Spec, random: Random, count: int = _TESTS, *, short: bool = False) -> list[Case]:
+def draw_cases(spec: Spec, random: Random, count: int = _TESTS, draw: Draw | None = None) -> list[Case]:
     """Distinct cases on which the reference does not raise; an empty list or string only when little else comes.
 
-    short: of inputs so small that what comes of them is easily told.
+    draw: of inputs in place of the usual ones, as long as enough cases come of them; what is empty is then a case too.
     """
     run = solution(spec)
     cases: list[Case] = []
-    for draw in itertools.count():
-        few = short and draw < _ACCEPT_EMPTY_AFTER  # some programs want more than that
-        inputs = (_draw_short if few else _draw_inputs)(spec.arguments, random)
+    for number in itertools.count():
+        early = number < _ACCEPT_EMPTY_AFTER
+        inputs = (draw if draw and early else _draw_inputs)(spec.arguments, random)
         try:
             case = (inputs, run(*inputs))
         except CALL_ERRORS:
             continue
-        if case in cases or (case[1] in ([], "") and not short and draw < _ACCEPT_EMPTY_AFTER):
+        if case in cases or (case[1] in ([], "") and early and not draw):
             continue
         cases.append(case)
         if len(cases) == count:
@@ -177,18 +154,6 @@ def _draw_inputs(arguments: str, random: Random) -> Inputs:
             return (word if random.random() < 0.6 else word[:3].upper() + word[3:],)
         case _:
             return ([random.randint(-9, 9) for _ in range(random.randint(3, 5))],)
-
-
-def _draw_short(arguments: str, random: Random) -> Inputs:
-    match arguments:
-        case "x":
-            return (random.randint(0, 9),)
-        case "a, b":
-            return (random.randint(0, 9), random.randint(0, 9))
-        case "s":
-            return ("".join(random.choice(LETTERS) for _ in range(random.randint(1, 3))),)
-        case _:
-            return ([random.randint(0, 9) for _ in range(random.randint(1, 2))],)
 
 
 def _fails(run: Callable[..., Any], cases: Sequence[Case]) -> bool:

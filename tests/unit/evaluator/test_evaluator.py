@@ -25,9 +25,10 @@ from codezero.evaluator.judge_prompts import LEAST_GAP, MEAN_GAP
 from codezero.evaluator.types import Program, Reading
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import weights_directory
-from codezero.problems.synthetic.tasks import corrupt_text, make_task, worked
+from codezero.problems.synthetic.tasks import make_task, worked
 from codezero.stats import auroc, ece
 from codezero.types import Problem, Standing, Status, Verdict
+from tools.nano.lessons import corrupt_text
 
 
 def oracle() -> ToldJudge:

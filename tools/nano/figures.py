@@ -1,22 +1,10 @@
-"""Makes the embedded models from nothing: tokenizer, training, and a card with figures beside the weights.
+"""Measures the embedded models, by execution on held-out compositions."""
 
-The figures are by execution on held-out compositions. About half an hour of one CPU core. The same seed and
-libraries on the same machine give the same files.
-"""
-
-# pyright: reportUnknownMemberType=false
-
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Sequence
+from itertools import chain, cycle, islice
 from pathlib import Path
 from random import Random
 from statistics import fmean
-
-import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from transformers.utils.logging import disable_progress_bar
 
 from codezero.code.agreement.agreement import agree
 from codezero.code.answer import read_answer
@@ -31,9 +19,6 @@ from codezero.models.generation import Sampler
 from codezero.models.likelihood import PrefixReader
 from codezero.models.load import LoadedModel, load_model
 from codezero.models.prefix_layout import PrefixRow
-from codezero.nano import ROLES
-from codezero.nano.gym import TEMPLATE, Drill, gym_pairs, gym_quality, gym_texts
-from codezero.nano.train import BATCH_ROWS, HIDDEN, LESSONS, batches_of, build_tokenizer, new_model, tokenizer_of, train
 from codezero.problems.synthetic.programs import parse_question
 from codezero.problems.synthetic.tasks import LEVELS, held_out, is_held_out
 from codezero.proposer.parsing import parse_proposal, proposal_prompt
@@ -42,6 +27,8 @@ from codezero.sandbox.monty import MontySandbox
 from codezero.solver.cases import read_cases
 from codezero.stats import auroc
 from codezero.types import Completion, Problem
+from tools.nano import gym
+from tools.nano.gym import Drill, drawn
 
 PROBLEMS, SAMPLES = 200, 8
 SEED = 9_000
@@ -51,99 +38,10 @@ PROPOSALS = 40
 ANSWER_TOKENS, PROPOSAL_TOKENS = 48, 192
 
 Quality = dict[str, float]
-THREADS = 1
-"""Fixed, because the order of a sum depends on it. More would hardly help models this small."""
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """How one model is made, and what its card says of it."""
-
-    layers: int
-    steps: int
-    data: str
-    limits: str
-    source: str = "`codezero.problems.synthetic.tasks`"
-
-
-RECIPES = {
-    "solver": Recipe(
-        3,
-        1200,
-        "Synthetic problems with their solutions in several styles, of which 20 % (level 1) to 72 % (level 5) are "
-        "spoilt on purpose: it is a start for reinforcement learning and nothing else.",
-        "It knows one family of short Python functions and fails at everything else. It often writes wrong code.",
-    ),
-    "judge": Recipe(
-        4,
-        5000,
-        "Synthetic problems with their canonical solutions. It is read by its likelihood of a solution, never asked.",
-        "It recognises solutions in the spelling of one family's references. A right program in another looks wrong to "
-        "it unless it is known to return the same, and of other questions it knows nothing.",
-    ),
-    "proposer": Recipe(
-        3,
-        1000,
-        "Synthetic problems as JSON, asked for by level.",
-        "It proposes problems of one family. The values its tests expect are mostly invented: they show how the "
-        "function is called, not what it should return.",
-    ),
-    "tests": Recipe(
-        4,
-        3000,
-        "Synthetic problems with two cases each, input and output, half of them of short inputs.",
-        "It writes cases for one family of problems and reads the question alone, not the program that it should test. "
-        "Many of its expected values are wrong: it is a start for reinforcement learning and nothing else.",
-    ),
-    "gym": Recipe(
-        3,
-        4000,
-        "Tasks of reasoning-gym with their answers; of the last quarter 40 % (level 1) to 50 % (level 5) are spoilt on "
-        "purpose: it is a start for reinforcement learning and nothing else.",
-        "It knows the default tasks of the environment `gym` and fails at everything else. It often answers wrong.",
-        "the environment `gym`",
-    ),
-}
-
-
-def build(directory: Path, drill: Drill, *, seed: int = 0, roles: Sequence[str] = ROLES) -> dict[str, Quality]:
-    """Write `directory/<role>/` for each role and return the measured quality; show both on standard error. A judge is
-    measured on the attempts of the solver in `directory`, and raises ModelError when there is none. drill: for gym."""
-    torch.set_num_threads(THREADS)
-    disable_progress_bar()  # of saving, which takes no time and would tear the one below
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description:10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        bars = {role: progress.add_task(role, total=RECIPES[role].steps) for role in roles}
-        losses = {
-            role: _make(role, directory / role, drill, seed, lambda bar=bar: progress.advance(bar))
-            for role, bar in bars.items()
-        }
-    measured: dict[str, Quality] = {}
-    for role in roles:
-        measured[role] = {"loss": losses[role], **_measure(role, directory, drill)}
-        (directory / role / "README.md").write_text(_card(role, seed, measured[role]))
-        console.print(role, {name: round(value, 3) for name, value in measured[role].items()})
-    return measured
-
-
-def _make(role: str, directory: Path, drill: Drill, seed: int, on_step: Callable[[], None]) -> float:
-    """Train and save in half precision. Returns the last loss."""
-    recipe = RECIPES[role]
-    random, gym = Random(f"{role} {seed}"), role == "gym"
-    tokenizer = tokenizer_of(gym_texts(drill, Random(seed)), TEMPLATE) if gym else build_tokenizer(seed, role)
-    model = new_model(recipe.layers, tokenizer, seed)
-    pairs = gym_pairs(drill, random, recipe.steps * BATCH_ROWS * 3 // 4) if gym else LESSONS[role](random)
-    batches = batches_of(tokenizer, pairs, Random(seed))
-    loss = train(model, batches, steps=recipe.steps, on_step=on_step)
-    model.half().save_pretrained(directory)
-    tokenizer.save_pretrained(directory)
-    (directory / "model.safetensors").chmod(0o644)
-    return loss
-
-
-def _measure(role: str, directory: Path, drill: Drill) -> Quality:
-    """Of the model as it was saved."""
+def measure(role: str, directory: Path, drill: Drill) -> Quality:
+    """Figures of the model in `directory/<role>`; a judge is measured on the attempts of the solver beside it."""
     loaded = load_model(str(directory / role), device="cpu", role=role)
     match role:
         case "solver":
@@ -154,31 +52,9 @@ def _measure(role: str, directory: Path, drill: Drill) -> Quality:
         case "proposer":
             return proposer_quality(loaded)
         case "gym":
-            return gym_quality(loaded, drill, PROBLEMS * 2, SAMPLES, SEED)
+            return gym_quality(loaded, drill)
         case _:
             return tests_quality(loaded)
-
-
-def _card(role: str, seed: int, quality: Quality) -> str:
-    recipe = RECIPES[role]
-    figures = "\n".join(f"| {name} | {value:.3f} |" for name, value in quality.items())
-    return f"""# codezero nano {role}
-
-A {recipe.layers}-layer, {HIDDEN}-wide Qwen2-architecture model with a byte-level BPE tokenizer of its own, made by
-`codezero nano build` (seed {seed}). It loads like any other model: `AutoModelForCausalLM.from_pretrained(directory)`.
-
-**Data.** {recipe.data} All are generated by {recipe.source} from the training side of its split.
-
-**Training.** {recipe.steps} steps of {BATCH_ROWS} answers, Muon and AdamW, on a CPU; stored in half precision.
-
-**Measured**, after saving, on held-out compositions; shares of 1 except the loss (nats per token).
-
-| figure | value |
-|---|---|
-{figures}
-
-**What it cannot do.** {recipe.limits}
-"""
 
 
 def _sampled(
@@ -202,16 +78,35 @@ def attempt_held_out(
 
 
 def solver_quality(attempts: Sequence[tuple[EvalTask, Completion, Grade]]) -> Quality:
-    """average@k and pass@k, in all and the former by level. `attempts` as from `attempt_held_out`."""
-    passed = [bool(grade.passed) for _, _, grade in attempts]
-    solved = [any(passed[at : at + SAMPLES]) for at in range(0, len(passed), SAMPLES)]
+    """`attempts` as from `attempt_held_out`."""
+    groups = [attempts[at : at + SAMPLES] for at in range(0, len(attempts), SAMPLES)]
+    return _shares([(group[0][0].level, [bool(grade.passed) for _, _, grade in group]) for group in groups])
+
+
+def gym_quality(model: LoadedModel, drill: Drill) -> Quality:
+    """Of held-out questions; an answer counts that is the drill's own, to the letter."""
+    random = Random(SEED)
+    asked = [(level, *drawn(drill, level, random, held_out=True)) for level in islice(cycle(LEVELS), PROBLEMS * 2)]
+    groups = _sampled(model, [question for _, question, _ in asked], SAMPLES, gym.ANSWER_TOKENS)
+    return _shares(
+        [
+            (level, [text.text.strip() == answer for text in group])
+            for (level, _, answer), group in zip(asked, groups, strict=True)
+        ]
+    )
+
+
+def _shares(groups: Sequence[tuple[int | None, list[bool]]]) -> Quality:
+    """average@k and pass@k of (level, which attempts passed), in all and the former by level."""
     by_level = {
-        f"average@{SAMPLES}/level_{level}": fmean(
-            bool(grade.passed) for task, _, grade in attempts if task.level == level
-        )
-        for level in LEVELS
+        f"average@{SAMPLES}/level_{at}": fmean(fmean(passed) for level, passed in groups if level == at)
+        for at in LEVELS
     }
-    return {f"average@{SAMPLES}": fmean(passed), f"pass@{SAMPLES}": fmean(solved), **by_level}
+    return {
+        f"average@{SAMPLES}": fmean(fmean(passed) for _, passed in groups),
+        f"pass@{SAMPLES}": fmean(any(passed) for _, passed in groups),
+        **by_level,
+    }
 
 
 def judge_quality(judge: LoadedModel, attempts: Sequence[tuple[EvalTask, Completion, Grade]]) -> Quality:

@@ -1,19 +1,17 @@
-"""Lessons and figures of the embedded model of the gym: short tasks on words and numbers, by level and index.
+"""Lessons of the embedded model of the gym: short tasks on words and numbers, by level and index.
 
 Answers are spoilt on purpose like the solver's, more so at higher levels, but not from the start. The tokenizer is
 learned from the questions, and the chat template shortens their fixed words.
 """
 
 from collections.abc import Callable, Iterator
-from itertools import count, cycle, islice
+from itertools import count, islice
 from random import Random
-from statistics import fmean
 
-from codezero.models.generation import Sampler
-from codezero.models.load import LoadedModel
-from codezero.nano.train import ASSISTANT, END, SAMPLES, USER, Pair
 from codezero.problems.synthetic.tasks import LEVELS
 from codezero.types import is_exam_question
+from tools.nano.lessons import TEXTS
+from tools.nano.train import Pair, chat_template
 
 Drill = Callable[[int, int], Pair]
 """Question and answer by level and index."""
@@ -41,22 +39,17 @@ SHORTER = {
     "(Answer Yes or No)": " ",
 }
 """What the chat template makes of the questions' fixed words: nothing that could complete a special token."""
-TEMPLATE = (
-    "{%- for message in messages -%}"
-    "{%- if message['role'] == 'user' -%}" + USER + "{%- set text = message['content'] -%}"
+TEMPLATE = chat_template(
     "{%- if text.startswith('" + SPELL + "') -%}<{{ text.split('):')[1] | trim | list | join('|') }}"
     "{%- else -%}{{ text"
     + "".join(f" | replace('{long}', '{short}')" for long, short in SHORTER.items())
     + " | trim }}{%- endif -%}"
-    "{%- elif message['role'] == 'assistant' -%}" + ASSISTANT + "{{ message['content'] }}" + END + "{%- endif -%}"
-    "{%- endfor -%}"
-    "{%- if add_generation_prompt -%}" + ASSISTANT + "{%- endif -%}"
 )
 
 
 def gym_texts(drill: Drill, random: Random) -> Iterator[str]:
     """What the tokenizer is learned from: no words that are to be spelt, so that it leaves them in short pieces."""
-    for question, answer in islice(gym_pairs(drill, random, SAMPLES), SAMPLES):
+    for question, answer in islice(gym_pairs(drill, random, TEXTS), TEXTS):
         if question.startswith(SPELL):
             continue
         for long, short in SHORTER.items():
@@ -90,29 +83,3 @@ def spoilt(answer: str, random: Random) -> str:
         slips += [f"{before}{(int(here) + step) % 10}{after}" for step in (1, 9)] * 2
     slips.append(answer.removeprefix("-") if answer.startswith("-") else f"-{answer}")
     return random.choice([slip for slip in slips if slip and slip != answer])
-
-
-def gym_quality(model: LoadedModel, drill: Drill, problems: int, samples: int, seed: int) -> dict[str, float]:
-    """average@k and pass@k of `problems` held-out questions, in all and the former by level; an answer counts that is
-    the drill's own, to the letter."""
-    random = Random(seed)
-    asked = [(level, *drawn(drill, level, random, held_out=True)) for level in islice(cycle(LEVELS), problems)]
-    groups = Sampler(model).sample(
-        [question for _, question, _ in asked],
-        group_size=samples,
-        max_new_tokens=ANSWER_TOKENS,
-        temperature=1.0,
-        generator_seed=seed,
-    )
-    right = [
-        (level, [text.text.strip() == answer for text in group])
-        for (level, _, answer), group in zip(asked, groups, strict=True)
-    ]
-    by_level = {
-        f"average@{samples}/level_{at}": fmean(fmean(one) for level, one in right if level == at) for at in LEVELS
-    }
-    return {
-        f"average@{samples}": fmean(fmean(one) for _, one in right),
-        f"pass@{samples}": fmean(any(one) for _, one in right),
-        **by_level,
-    }

@@ -1,0 +1,298 @@
+"""The embedded models are as good as promised, and can be made again."""
+
+import dataclasses
+from collections.abc import Iterator
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from transformers import AutoTokenizer, Qwen2Tokenizer
+
+from codezero.code.agreement.agreement import agree
+from codezero.code.answer import read_answer
+from codezero.code.canonical import canonical, stated_parameters
+from codezero.code.kinds import INT, STR, list_of
+from codezero.code.parsing import fence
+from codezero.environments.reasoning_gym import ReasoningGym
+from codezero.models.chat import encode_completions, encode_prompts
+from codezero.models.load import LoadedModel, load_model
+from codezero.nano import weights_directory
+from codezero.problems.synthetic.programs import parse_question
+from codezero.problems.synthetic.tasks import SyntheticTask, is_held_out, make_task, mutants
+from codezero.proposer.parsing import parse_proposal, proposal_prompt
+from codezero.sandbox.base import Job, Outcome
+from codezero.sandbox.monty import MontySandbox
+from codezero.stats import auroc
+from codezero.types import is_exam_question
+from tools.nano import build, figures, gym, lessons
+from tools.nano.__main__ import main
+from tools.nano.train import Pair, batches_of, new_model, rate, tokenizer_of, train
+
+
+def tokenizer_for(role: str, seed: int) -> Qwen2Tokenizer:
+    return tokenizer_of(lessons.texts_of(role, Random(seed)), lessons.TEMPLATE)
+
+
+judges_tokenizer = cache(partial(tokenizer_for, "judge", 0))
+
+
+def drill() -> gym.Drill:
+    pytest.importorskip("reasoning_gym", reason="the extra `gym` is not installed")
+    return ReasoningGym().pair
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads only get in each other's way in models this small; `build` sets the same."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(build.THREADS)
+    yield
+    torch.set_num_threads(before)
+
+
+def shipped(role: str) -> LoadedModel:
+    return load_model(str(weights_directory(role)), device="cpu", role=role)
+
+
+# what ships
+
+
+def normal(code: str, task: SyntheticTask) -> str:
+    """As a judge reads it."""
+    entry, question = task.problem.entry_point, task.problem.question
+    return canonical(code, entry, parameters=stated_parameters(question, entry))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", lessons.LESSONS)
+def test_shipped_models_of_code_have_the_tokenizer_of_their_lessons(role: str, tmp_path: Path):
+    tokenizer_for(role, 0).save_pretrained(tmp_path)
+    shipped_one, made = (folder / "tokenizer.json" for folder in (weights_directory(role), tmp_path))
+    assert made.read_bytes() == shipped_one.read_bytes()
+
+
+def test_the_shipped_solver_starts_with_room_to_learn_and_lower_at_each_level(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(figures, "PROBLEMS", 100)
+    quality = figures.solver_quality(figures.attempt_held_out(shipped("solver")))
+    assert 0.2 < quality["average@8"] < 0.5
+    assert quality["pass@8"] > quality["average@8"] + 0.2
+    assert quality["average@8/level_1"] > quality["average@8/level_3"] > quality["average@8/level_5"] - 0.1
+
+
+def test_the_shipped_judge_knows_right_from_nearly_right():
+    """On held-out compositions: the reference against one mutant that fails its tests."""
+    random = Random(1)
+    tasks = [make_task(random, held_out=True) for _ in range(100)]
+    right = [(task.problem.question, normal(task.problem.reference or "", task)) for task in tasks]
+    wrong = [(task.problem.question, normal(code, task)) for task in tasks for code in mutants(task, random, 1)]
+    gaps = figures.least_gaps(shipped("judge"), right + wrong)
+    skill = auroc(gaps, [True] * len(right) + [False] * len(wrong))
+    assert skill is not None and skill > 0.97
+
+
+def test_the_shipped_proposer_keeps_its_contract(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(figures, "PROPOSALS", 12)
+    quality = figures.proposer_quality(shipped("proposer"))
+    assert quality["well_formed"] > 0.7 and quality["at_level"] > 0.6
+
+
+def test_the_shipped_solver_of_the_gym_starts_with_room_to_learn_and_lower_at_higher_levels(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(figures, "PROBLEMS", 100)
+    quality = figures.gym_quality(shipped("gym"), drill())
+    assert 0.25 < quality["average@8"] < 0.5
+    assert quality["pass@8"] > quality["average@8"] + 0.2
+    assert quality["average@8/level_1"] > quality["average@8/level_3"] > quality["average@8/level_5"] - 0.05
+
+
+# what they are taught
+
+
+def asked(pairs: Iterator[Pair], count: int = 600) -> Iterator[Pair]:
+    return islice(pairs, count)
+
+
+def test_no_held_out_composition_is_taught():
+    questions = [q for q, _ in asked(lessons.solver_pairs(Random(1)))] + [
+        q for q, _ in asked(lessons.judge_pairs(Random(2)))
+    ]
+    questions += [parse_proposal(text, 1, "").question for _, text in asked(lessons.proposer_pairs(Random(3)))]
+    for question in questions:
+        parsed = parse_question(question)
+        assert parsed is not None and not is_held_out(parsed[1])
+
+
+def test_the_judge_is_taught_canonical_code_only():
+    for question, answer in asked(lessons.judge_pairs(Random(4)), 500):
+        code = read_answer(answer, "", "only").code or ""
+        name = question.split("function ")[1].split("(")[0]
+        assert canonical(code, name, parameters=stated_parameters(question, name)) == code
+
+
+KINDS = {"x": INT, "a": INT, "b": INT, "s": STR, "nums": list_of(INT)}
+"""Of the family's parameters."""
+
+
+def means(answer: str, reference: str, name: str, arguments: str) -> bool:
+    """Is an answer the reference in some style, in its fence?"""
+    code = answer.removeprefix("```python\n").removesuffix("\n```")
+    return fence(code) == answer and agree(code, reference, name, [KINDS[each] for each in arguments.split(", ")])
+
+
+@pytest.mark.slow
+def test_the_solver_is_taught_more_mistakes_at_higher_levels():
+    wrong: dict[int, list[bool]] = {level: [] for level in (1, 2, 3, 4, 5)}
+    random = Random(6)
+    for question, answer in asked(lessons.solver_pairs(random), 1_200):
+        parsed = parse_question(question)
+        assert parsed is not None
+        name, spec = parsed
+        wrong[spec.level].append(not means(answer, lessons.render(spec, name), name, spec.arguments))
+    shares = [sum(flags) / len(flags) for flags in wrong.values()]
+    assert shares == sorted(shares) and shares == pytest.approx(lessons.SOLVER_NOISE, abs=0.1)
+    assert len(wrong[1]) > len(wrong[3]) > len(wrong[5])
+
+
+def test_the_gym_is_taught_nothing_held_out_and_more_mistakes_at_higher_levels():
+    def drill(level: int, index: int) -> Pair:
+        return f"{level} {index % 100}", "12"
+
+    taught = list(asked(gym.gym_pairs(drill, Random(8)), 2_000))
+    assert not any(is_exam_question(question) for question, _ in taught)
+    assert all(answer == "12" for _, answer in asked(gym.gym_pairs(drill, Random(8), 300), 300))
+    wrong = {level: [answer != "12" for question, answer in taught if question[0] == level] for level in "12345"}
+    assert [sum(flags) / len(flags) for flags in wrong.values()] == pytest.approx(gym.NOISE, abs=0.1)
+
+
+def test_slips_of_the_pen_never_pass() -> None:
+    random = Random(4)
+    items: list[Job] = []
+    for _ in range(400):
+        problem = make_task(random).problem
+        slip = lessons.corrupt_text(problem.reference or "", problem.entry_point, random)
+        assert slip != problem.reference
+        items.append(Job(slip, problem.tests))
+    with MontySandbox() as sandbox:
+        assert {execution.outcome for execution in sandbox.run_many(items)} == {Outcome.FAIL}
+
+
+@pytest.mark.parametrize("answer", ["0", "-12", "grandmother", "11", "aa", "a"])
+def test_a_spoilt_answer_is_another_one(answer: str):
+    random = Random(9)
+    spoilt = {gym.spoilt(answer, random) for _ in range(200)}
+    assert answer not in spoilt and "" not in spoilt and len(spoilt) > 1
+
+
+# the tokenizer
+
+
+def test_the_tokenizer_survives_saving_as_autotokenizer_loads_it(tmp_path: Path):
+    """AutoTokenizer chooses its class by architecture, and that class has its own way to split text."""
+    new_model(1, judges_tokenizer(), 0).save_pretrained(tmp_path)
+    judges_tokenizer().save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    pairs = list(asked(lessons.judge_pairs(Random(6)), 200))
+    questions, answers = [q for q, _ in pairs], [a for _, a in pairs]
+    assert encode_prompts(loaded, questions) == encode_prompts(judges_tokenizer(), questions)
+    ids = encode_completions(loaded, answers)
+    assert ids == encode_completions(judges_tokenizer(), answers)
+    assert loaded.batch_decode(ids, skip_special_tokens=True) == answers
+
+
+@pytest.mark.slow
+def test_the_tokenizer_is_the_same_for_the_same_seed_and_keeps_digits_single():
+    one, other = tokenizer_for("judge", 1), tokenizer_for("judge", 1)
+    assert one.backend_tokenizer.to_str() == other.backend_tokenizer.to_str()
+    assert [one.decode([i]) for i in encode_completions(one, ["12"])[0]] == ["1", "2"]
+    text = "any bytes: \u00fc \U0001f600 \t\x00"
+    assert one.decode(encode_completions(one, [text])[0]) == text
+
+
+@pytest.mark.parametrize("level", [1, 2, 3, 4, 5])
+def test_a_proposal_prompt_shrinks_to_its_level_and_other_text_is_kept(level: int):
+    short, plain = encode_prompts(judges_tokenizer(), [proposal_prompt(level), "Write a function f(x)."])
+    assert judges_tokenizer().decode(short) == f"<|user|>Level {level}<|assistant|>"
+    assert judges_tokenizer().decode(plain) == "<|user|>Write a function f(x).<|assistant|>"
+
+
+def test_the_gym_is_asked_without_fixed_words_and_fits_the_limits():
+    tokenizer = tokenizer_of(gym.gym_texts(drill(), Random(0)), gym.TEMPLATE)
+    spell, other = encode_prompts(tokenizer, ["Spell this word backward (example: sun -> nus): lip", "What now?"])
+    assert tokenizer.decode(spell) == "<|user|><l|i|p<|assistant|>"
+    assert tokenizer.decode(other) == "<|user|>What now?<|assistant|>"
+    broken = [f"<|us{long}er|>" for long in gym.SHORTER] + [f"<|user|{long}" for long in gym.SHORTER]
+    ids = encode_prompts(tokenizer, broken)
+    assert all(tokenizer.decode(row).count("<|user|>") == 1 for row in ids)
+    pairs = list(asked(gym.gym_pairs(drill(), Random(1)), 500))
+    assert max(map(len, encode_prompts(tokenizer, [question for question, _ in pairs]))) < 64
+    assert max(map(len, encode_completions(tokenizer, [answer for _, answer in pairs]))) < gym.ANSWER_TOKENS
+
+
+def test_proposals_and_answers_fit_the_limits():
+    random = Random(7)
+    proposals = encode_completions(judges_tokenizer(), [t for _, t in asked(lessons.proposer_pairs(random), 500)])
+    answers = encode_completions(judges_tokenizer(), [t for _, t in asked(lessons.judge_pairs(random), 500)])
+    assert max(map(len, answers)) < figures.ANSWER_TOKENS
+    assert max(map(len, proposals)) < figures.PROPOSAL_TOKENS
+
+
+# the making
+
+
+@pytest.mark.slow
+def test_training_learns_and_is_the_same_for_the_same_seed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tools.nano.train.BUCKET", 4)
+
+    def made(steps: int) -> tuple[float, dict[str, torch.Tensor]]:
+        model = new_model(1, judges_tokenizer(), 3)
+        loss = train(model, batches_of(judges_tokenizer(), lessons.judge_pairs(Random(3)), Random(3)), steps=steps)
+        return loss, model.state_dict()
+
+    short, long, again = made(2), made(40), made(40)
+    assert long[0] < short[0] - 0.5
+    assert long[0] == again[0] and all(torch.equal(long[1][key], again[1][key]) for key in long[1])
+
+
+def test_the_learning_rate_rises_holds_and_falls():
+    rates = [rate(step, 300) for step in range(300)]
+    assert rates[0] == pytest.approx(1 / 30) and max(rates) == rates[29] == rates[120] == 1
+    assert rates[121:] == sorted(rates[121:], reverse=True) and 0.05 <= rates[-1] < 0.06
+
+
+def test_the_command_refuses_a_file_to_write_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("sys.argv", ["nano", "--out", str(tmp_path / "file")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2 and "is no folder" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_build_makes_loadable_models_with_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for role, recipe in build.RECIPES.items():
+        monkeypatch.setitem(build.RECIPES, role, dataclasses.replace(recipe, layers=1, steps=2))
+    monkeypatch.setattr(figures, "PROBLEMS", 5)
+    monkeypatch.setattr(figures, "PROPOSALS", 1)
+    monkeypatch.setattr("tools.nano.train.BUCKET", 2)
+    measured = build.build(tmp_path, drill(), seed=1)
+    assert list(measured) == ["solver", "judge", "proposer", "tests", "gym"]
+    for role in measured:
+        assert load_model(str(tmp_path / role), device="cpu", role=role).model.num_parameters() < 200_000
+        assert f"codezero nano {role}" in (tmp_path / role / "README.md").read_text()
+    assert measured["solver"]["average@8"] == 0.0 and measured["proposer"]["well_formed"] == 0.0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_building_again_gives_models_as_good(tmp_path: Path):
+    measured = build.build(tmp_path, drill(), seed=0)
+    assert 0.2 < measured["solver"]["average@8"] < 0.5
+    assert measured["judge"]["auroc"] > 0.95 and measured["judge"]["own_greedy"] > 0.88
+    assert measured["proposer"]["well_formed"] > 0.7
+    assert 0.25 < measured["gym"]["average@8"] < 0.5
