@@ -236,17 +236,17 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 
 BUDGETS = {
-    "files": 308,
-    "lines": 50_141,
-    "lines of code": 35_027,
+    "files": 304,
+    "lines": 48_987,
+    "lines of code": 34_175,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 77,
+    "modules with one importer": 76,
     "files over 500 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,
-    "lines of the reading path": 2_258,
+    "lines of the reading path": 2_234,
 }
 """Who comes below one lowers it. Aims: 245 files, 35,000 lines, 24,500 of code, 14 in the root, no name twice, 90."""
 READING_PATH = [
