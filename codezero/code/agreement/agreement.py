@@ -15,11 +15,10 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from codezero.code.agreement.interpreter import Budget
+from codezero.code.agreement.interpreter import CAUGHT, Budget, Interpreter
 from codezero.code.agreement.numbers import Number, identical, unknown
 from codezero.code.agreement.paths import BudgetSpent, Path
 from codezero.code.agreement.polynomials import Infeasible, NotUnderstood
-from codezero.code.agreement.statements import CAUGHT, Interpreter
 from codezero.code.agreement.texts import Text
 from codezero.code.kinds import BOOL, INT, STR, Kind, element, is_list
 from codezero.code.parsing import parse

@@ -13,6 +13,7 @@ import heapq
 import itertools
 import math
 import operator
+import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -145,5 +146,5 @@ MODULES: dict[str, dict[str, Any]] = {
     "heapq": _chosen(heapq, "heapify heappush heappop heappushpop nlargest nsmallest merge"),
     "bisect": _chosen(bisect, "bisect bisect_left bisect_right insort insort_left insort_right"),
     "copy": {"copy": copy.copy, "deepcopy": _deep},
-    "__future__": {"annotations": None},
+    "__future__": {"annotations": None}, "typing": dict.fromkeys(typing.__all__),
 }  # fmt: skip

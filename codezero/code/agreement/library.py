@@ -8,7 +8,7 @@ import itertools
 import operator
 import string
 import sys
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -46,8 +46,6 @@ class Library:
     def module(self, name: str) -> Mapping[str, Any]:
         if name == "string":
             return {each: Text.of(self._path, getattr(string, each)) for each in LETTERS}
-        if name == "typing":
-            return defaultdict(lambda: None)
         if name not in MODULES:
             raise NotUnderstood(name)
         return MODULES[name] | self._modules.get(name, {})

@@ -70,7 +70,6 @@ class Variables:
 class Function:
     """One of the program's, as a value that Python's own functions can call."""
 
-    name: str
     args: ast.arguments
     body: list[ast.stmt]
     scope: Variables
