@@ -8,7 +8,6 @@ their decisions open, and have to return the same there. What one of them does o
 # pyright: reportUnknownArgumentType=false
 
 import ast
-import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -16,10 +15,9 @@ from random import Random
 from typing import Any
 
 from codezero.code.agreement.interpreter import CAUGHT, Budget, Interpreter
-from codezero.code.agreement.numbers import Number, identical, unknown
 from codezero.code.agreement.paths import BudgetSpent, Path
-from codezero.code.agreement.polynomials import Infeasible, NotUnderstood
-from codezero.code.agreement.texts import Text
+from codezero.code.agreement.polynomials import NotUnderstood
+from codezero.code.agreement.values import Number, Text, identical, unknown
 from codezero.code.kinds import BOOL, INT, STR, Kind, element, is_list
 from codezero.code.parsing import parse
 
@@ -72,8 +70,7 @@ class _Pair:
             if not waiting:
                 return
             path = Path(waiting.pop(random.randrange(len(waiting))))  # the first ones are alike
-            with contextlib.suppress(Infeasible):
-                yield self._answer(path, shape, budget)
+            yield self._answer(path, shape, budget)
             waiting += [[*path.decided[:place], False] for place in path.open]
         raise BudgetSpent("too many paths")
 
@@ -131,7 +128,7 @@ def _unknown(path: Path, name: str, kind: Kind, lengths: Iterator[int]) -> Any:
     if kind == INT:
         return unknown(path, name)
     if kind == BOOL:
-        return path.says(name)
+        return bool(unknown(path, name))
     if kind == STR:
         return Text.unknown(path, name, next(lengths))
     if is_list(kind) and element(kind) in (INT, BOOL, STR):

@@ -17,10 +17,8 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from codezero.code.agreement.numbers import Number
 from codezero.code.agreement.polynomials import NotUnderstood
-from codezero.code.agreement.tables import Bag, Table, Tally
-from codezero.code.agreement.texts import Text
+from codezero.code.agreement.values import Bag, Number, Table, Tally, Text
 
 MOST_ITEMS = 2048
 """Of a list, a range, or an iterator without an end."""

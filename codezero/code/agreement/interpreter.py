@@ -17,12 +17,10 @@ from typing import Any
 
 from codezero.code.agreement.catalogue import sized
 from codezero.code.agreement.library import Library
-from codezero.code.agreement.numbers import Number
 from codezero.code.agreement.paths import BudgetSpent, Path
 from codezero.code.agreement.polynomials import NotUnderstood
 from codezero.code.agreement.scopes import Function, Kept, Variables, names_in
-from codezero.code.agreement.tables import Bag, Table
-from codezero.code.agreement.texts import Text
+from codezero.code.agreement.values import Bag, Number, Table, Text
 from codezero.code.parsing import declared, names_bound
 
 OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {

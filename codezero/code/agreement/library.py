@@ -14,12 +14,10 @@ from functools import partial
 from typing import Any
 
 from codezero.code.agreement.catalogue import METHODS, MODULES, MOST_ITEMS, NAMES, TYPES, sized, small
-from codezero.code.agreement.numbers import Number
 from codezero.code.agreement.paths import Path
 from codezero.code.agreement.polynomials import NotUnderstood, of_constant
 from codezero.code.agreement.scopes import Kept
-from codezero.code.agreement.tables import Table
-from codezero.code.agreement.texts import RANGES, Text, maketrans
+from codezero.code.agreement.values import RANGES, Number, Table, Text, maketrans
 
 BOUNDED = ("mul", "floordiv", "mod", "truediv")
 """Of the module `operator`."""

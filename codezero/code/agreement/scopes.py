@@ -13,7 +13,7 @@ from operator import is_not
 from typing import Any, NamedTuple
 
 from codezero.code.agreement.polynomials import NotUnderstood
-from codezero.code.agreement.tables import Bag, Table
+from codezero.code.agreement.values import Bag, Table
 from codezero.code.parsing import declared, names, names_bound, own_nodes
 
 
