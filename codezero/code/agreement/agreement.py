@@ -130,7 +130,7 @@ def _unknown(path: Path, name: str, kind: Kind, lengths: Iterator[int]) -> Any:
     if kind == BOOL:
         return bool(unknown(path, name))
     if kind == STR:
-        return Text.unknown(path, name, next(lengths))
+        return Text([unknown(path, f"{name} {place}") for place in range(next(lengths))])
     if is_list(kind) and element(kind) in (INT, BOOL, STR):
         return [_unknown(path, f"{name}.{each}", element(kind), iter([2])) for each in range(next(lengths))]
     raise NotUnderstood(kind)

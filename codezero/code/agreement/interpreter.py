@@ -15,8 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from codezero.code.agreement.catalogue import sized
-from codezero.code.agreement.library import Library
+from codezero.code.agreement.library import Library, sized
 from codezero.code.agreement.paths import BudgetSpent, Path
 from codezero.code.agreement.polynomials import NotUnderstood
 from codezero.code.agreement.scopes import Function, Kept, Variables, names_in
@@ -55,7 +54,7 @@ class Interpreter:
     """Raises NotUnderstood, and what the program itself raises."""
 
     def __init__(self, tree: ast.Module, path: Path, budget: Budget) -> None:
-        self.path, self.budget, self.library, self.module = path, budget, Library(path), Variables(None)
+        self.budget, self.library, self.module = budget, Library(path), Variables(None)
         self.block(tree.body, self.module)
         functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
         self._rebound = frozenset(declared(*functions) & names_bound(*functions))
@@ -93,7 +92,7 @@ class Interpreter:
 
     def constant(self, value: object) -> Any:
         if isinstance(value, str):
-            return Text.of(self.path, value)
+            return Text.of(value)
         if value is None or isinstance(value, bool | int):
             return sized(value)
         raise NotUnderstood(type(value).__name__)
@@ -362,7 +361,7 @@ EXPRESSIONS: Mapping[type[ast.expr], Callable[[Interpreter, Any, Variables], Any
     ast.DictComp: lambda run, node, scope: Table(
         run.each(ast.Tuple([node.key, node.value], ast.Load()), node.generators, scope)
     ),
-    ast.JoinedStr: lambda run, node, scope: Text.of(run.path, "").join(run.items(node.values, scope)),
+    ast.JoinedStr: lambda run, node, scope: Text().join(run.items(node.values, scope)),
     ast.FormattedValue: Interpreter.shown,
 }
 STATEMENTS: Mapping[type[ast.stmt], Callable[[Interpreter, Any, Variables], End]] = {

@@ -221,47 +221,39 @@ def _power_of_two(power: Any) -> int:
 class Text:
     """A `str`."""
 
-    __slots__ = ("path", "points")
+    __slots__ = ("points",)
 
-    def __init__(self, path: Path, points: Sequence[Any]) -> None:
+    def __init__(self, points: Sequence[Any] = ()) -> None:
         if len(points) > MOST_CHARACTERS:
             raise NotUnderstood("a long text")
-        self.path, self.points = path, tuple(points)
+        self.points = tuple(points)
 
     @classmethod
-    def of(cls, path: Path, text: str) -> "Text":
-        return cls(path, [ord(character) for character in text])
-
-    @classmethod
-    def unknown(cls, path: Path, name: str, length: int) -> "Text":
-        """Characters that may be any; a code point is no other unknown number."""
-        return cls(path, [unknown(path, f"{name} {place}") for place in range(length)])
+    def of(cls, text: str) -> "Text":
+        return cls([ord(character) for character in text])
 
     def known(self) -> str:
         if not all(type(point) is int for point in self.points):
             raise NotUnderstood("a text that is not known")
         return "".join(map(chr, self.points))
 
-    def _new(self, points: Sequence[Any]) -> "Text":
-        return Text(self.path, points)
-
     def __len__(self) -> int:
         return len(self.points)
 
     def __iter__(self) -> Iterator["Text"]:
-        return (self._new([point]) for point in self.points)
+        return (Text([point]) for point in self.points)
 
     def __getitem__(self, place: Any) -> "Text":
-        return self._new(self.points[place] if isinstance(place, slice) else [self.points[place]])
+        return Text(self.points[place] if isinstance(place, slice) else [self.points[place]])
 
     def __add__(self, other: Any) -> "Text":
-        return self._new([*self.points, *_text(other).points])
+        return Text([*self.points, *_text(other).points])
 
     def __mul__(self, times: Any) -> "Text":
         count = times.__index__()
         if count * len(self) > MOST_CHARACTERS:
             raise NotUnderstood("a long text")
-        return self._new(self.points * count)
+        return Text(self.points * count)
 
     __rmul__ = __mul__
     __mod__ = _refuse
@@ -324,7 +316,7 @@ class Text:
         points: list[Any] = []
         for number, part in enumerate(parts):
             points += [*(self.points if number else ()), *_text(part).points]
-        return self._new(points)
+        return Text(points)
 
     def removeprefix(self, part: Any) -> "Text":
         return self[len(part) :] if self.startswith(part) else self
@@ -335,17 +327,17 @@ class Text:
     def translate(self, table: Any) -> "Text":
         """`table`: code points to what `str.maketrans` makes of them."""
         replaced = [table.get(point, point) for point in self.points]
-        texts = [each if isinstance(each, Text) else self._new([] if each is None else [each]) for each in replaced]
-        return self._new("").join(texts)
+        texts = [each if isinstance(each, Text) else Text([] if each is None else [each]) for each in replaced]
+        return Text().join(texts)
 
     def upper(self) -> "Text":
-        return self._new([point - CASE if _within(point, "islower") else point for point in self.points])
+        return Text([point - CASE if _within(point, "islower") else point for point in self.points])
 
     def lower(self) -> "Text":
-        return self._new([point + CASE if _within(point, "isupper") else point for point in self.points])
+        return Text([point + CASE if _within(point, "isupper") else point for point in self.points])
 
     def swapcase(self) -> "Text":
-        return self._new("").join(each.lower() if each.asks("isupper") else each.upper() for each in self)
+        return Text().join(each.lower() if each.asks("isupper") else each.upper() for each in self)
 
     def capitalize(self) -> "Text":
         return self[:1].upper() + self[1:].lower()
@@ -353,7 +345,7 @@ class Text:
     def title(self) -> "Text":
         before = [False, *(_within(point, "isalpha") for point in self.points[:-1])]
         pairs = zip(self, before, strict=False)
-        return self._new("").join(each.lower() if inside else each.upper() for each, inside in pairs)
+        return Text().join(each.lower() if inside else each.upper() for each, inside in pairs)
 
     def asks(self, question: str) -> bool:
         """As the method of that name, but that of `isupper` and `islower` every character has to be a letter."""
@@ -433,6 +425,8 @@ class Tally(Table):
 
     def __init__(self, items: Any = ()) -> None:
         super().__init__()
+        if isinstance(items, Table):
+            raise NotUnderstood("counts that are given")
         for key in items:
             self[key] = self[key] + 1
 
