@@ -183,9 +183,9 @@ class Interpreter:
     # ------------------------------------------------------------ functions
 
     def function(self, args: ast.arguments, body: list[ast.stmt], scope: Variables) -> Function:
-        defaults = [self.value(default, scope) for default in args.defaults]
-        keyword_defaults = [None if each is None else self.value(each, scope) for each in args.kw_defaults]
-        return Function(args, body, scope, defaults, keyword_defaults, self.called)
+        if args.posonlyargs or args.kwonlyargs or args.kwarg is not None:
+            raise NotUnderstood("parameters")
+        return Function(args, body, scope, [self.value(default, scope) for default in args.defaults], self.called)
 
     def called(self, function: Function, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
         self.budget.step()

@@ -36,8 +36,7 @@ METHODS: Mapping[type, str] = {
     Table: "get items keys setdefault update values",
     Tally: "get items keys values",
     Bag: "add",
-    Text: "capitalize count endswith find index join lower removeprefix removesuffix replace split startswith swapcase "
-    "title translate upper",
+    Text: "count endswith find index join lower removeprefix replace split startswith swapcase title translate upper",
 }
 
 

@@ -47,7 +47,7 @@ class Number:
         self.path, self.terms, self.real = path, terms, real
 
     __rpow__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rdivmod__ = __rlshift__ = __rrshift__ = _refuse
-    __or__ = __ror__ = __xor__ = __rxor__ = _refuse
+    __or__ = __ror__ = __xor__ = __rxor__ = __pos__ = _refuse
     __hash__ = _refuse  # pyright: ignore[reportAssignmentType]
 
     def __add__(self, other: Any, sign: int = 1) -> Any:
@@ -65,9 +65,6 @@ class Number:
 
     def __neg__(self) -> Any:
         return self._made(scaled(self.terms, -1), 0)
-
-    def __pos__(self) -> "Number":
-        return self
 
     def __mul__(self, other: Any) -> Any:
         if (terms := _terms(other)) is None:
@@ -93,7 +90,7 @@ class Number:
         if self.real:
             raise NotUnderstood("a remainder of what is not whole")
         if divisor < 0:
-            return -((-self) % -divisor)
+            raise NotUnderstood("a remainder of a negative number")
         return _plain(self.path, self.path.modulo(self.terms, divisor))
 
     def __floordiv__(self, other: Any) -> Any:
@@ -182,13 +179,6 @@ class Number:
 
 def unknown(path: Path, name: object) -> Number:
     return Number(path, {(path.atom(name),): 1})
-
-
-def identical(one: Any, other: Any) -> bool:
-    """Are two numbers equal and of one type?"""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return type(one) is type(other) and one == other
-    return is_real(one) == is_real(other) and one == other
 
 
 def is_real(value: Any) -> bool:
@@ -321,9 +311,6 @@ class Text:
     def removeprefix(self, part: Any) -> "Text":
         return self[len(part) :] if self.startswith(part) else self
 
-    def removesuffix(self, part: Any) -> "Text":
-        return self[: len(self) - len(part)] if self.endswith(part) else self
-
     def translate(self, table: Any) -> "Text":
         """`table`: code points to what `str.maketrans` makes of them."""
         replaced = [table.get(point, point) for point in self.points]
@@ -338,9 +325,6 @@ class Text:
 
     def swapcase(self) -> "Text":
         return Text().join(each.lower() if each.asks("isupper") else each.upper() for each in self)
-
-    def capitalize(self) -> "Text":
-        return self[:1].upper() + self[1:].lower()
 
     def title(self) -> "Text":
         before = [False, *(_within(point, "isalpha") for point in self.points[:-1])]
