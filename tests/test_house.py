@@ -223,17 +223,17 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 
 BUDGETS = {
-    "files": 308,
-    "lines": 50_354,
-    "lines of code": 35_173,
+    "files": 303,
+    "lines": 49_752,
+    "lines of code": 34_704,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 78,
+    "modules with one importer": 76,
     "files over 500 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,
-    "lines of the reading path": 2_264,
+    "lines of the reading path": 2_258,
 }
 """Who comes below one lowers it. Aims: 245 files, 35,000 lines, 24,500 of code, 14 in the root, no name twice, 90."""
 READING_PATH = [

@@ -8,6 +8,7 @@ their decisions open, and have to return the same there. What one of them does o
 # pyright: reportUnknownArgumentType=false
 
 import ast
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -15,7 +16,7 @@ from random import Random
 from typing import Any
 
 from codezero.code.agreement.interpreter import CAUGHT, Budget, Interpreter
-from codezero.code.agreement.paths import BudgetSpent, Path
+from codezero.code.agreement.paths import BudgetSpent, Infeasible, Path
 from codezero.code.agreement.polynomials import NotUnderstood
 from codezero.code.agreement.values import Number, Text, is_real, unknown
 from codezero.code.kinds import BOOL, INT, STR, Kind, element, is_list
@@ -71,8 +72,9 @@ class _Pair:
             if not waiting:
                 return
             path = Path(waiting.pop(random.randrange(len(waiting))))  # the first ones are alike
-            expected = self._returned(self.other, path, shape, budget)
-            yield None if expected is None else _identical(self._returned(self.code, path, shape, budget), expected)
+            with contextlib.suppress(Infeasible):
+                expected = self._returned(self.other, path, shape, budget)
+                yield None if expected is None else _identical(self._returned(self.code, path, shape, budget), expected)
             waiting += [[*path.decided[:place], False] for place in path.open]
         raise BudgetSpent("too many paths")
 

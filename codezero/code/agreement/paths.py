@@ -41,6 +41,10 @@ class BudgetSpent(NotUnderstood):
     """Nothing is unclear, and there is too much of it."""
 
 
+class Infeasible(Exception):
+    """No input takes this path."""
+
+
 @dataclass(frozen=True, slots=True)
 class Remainder:
     """(base + constant) mod modulus, as an unknown."""
@@ -92,6 +96,10 @@ class FormBounds:
 
     def high(self, form: Form) -> float:
         return -self.low(negative(form))
+
+    def are_empty(self) -> bool:
+        """Is something the only number that it is not?"""
+        return any(self.low(form) > self.high(form) for form, _ in self.different)
 
     def _low_of(self, monomial: Monomial, sign: int) -> float:
         is_square = sign > 0 and len(monomial) > 1 and all(monomial.count(atom) % 2 == 0 for atom in monomial)
@@ -199,6 +207,8 @@ class Path:
         if answer := self._take():
             for each in both:
                 self._bounds.add(*each)
+            if self._bounds.are_empty():
+                raise Infeasible
         else:
             self._bounds.different.update(both)
         return answer
