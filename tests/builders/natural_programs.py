@@ -1,4 +1,4 @@
-"""Programs in the ways in which people write them, for the tests of `code/meaning`."""
+"""Programs in the ways in which people write them, for the tests of `code/agreement`."""
 
 PROGRAMS: tuple[tuple[str, str], ...] = (
     (

@@ -15,12 +15,10 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from codezero.code.agreement.interpreter import Budget
-from codezero.code.agreement.numbers import Number, identical, unknown
-from codezero.code.agreement.paths import BudgetSpent, Path
-from codezero.code.agreement.polynomials import Infeasible, NotUnderstood
-from codezero.code.agreement.statements import CAUGHT, Interpreter
-from codezero.code.agreement.texts import Text
+from codezero.code.agreement.interpreter import CAUGHT, Budget, Interpreter
+from codezero.code.agreement.paths import BudgetSpent, Infeasible, Path
+from codezero.code.agreement.polynomials import NotUnderstood
+from codezero.code.agreement.values import Number, Text, is_real, unknown
 from codezero.code.kinds import BOOL, INT, STR, Kind, element, is_list
 from codezero.code.parsing import parse
 
@@ -31,6 +29,7 @@ MOST_LENGTH = 8
 MOST_PATHS, MOST_STEPS = (150, 20), (15_000, 5_000)
 """Of a shape of the small lengths, and of a longer one; of each the first path answers every question with yes."""
 MASKED = "<STR>"
+RESULTS = (list, tuple, Number, int, float, Text, type(None))
 Shape = tuple[int, ...]
 """Of each list and each text among the arguments its length."""
 
@@ -74,14 +73,10 @@ class _Pair:
                 return
             path = Path(waiting.pop(random.randrange(len(waiting))))  # the first ones are alike
             with contextlib.suppress(Infeasible):
-                yield self._answer(path, shape, budget)
+                expected = self._returned(self.other, path, shape, budget)
+                yield None if expected is None else _identical(self._returned(self.code, path, shape, budget), expected)
             waiting += [[*path.decided[:place], False] for place in path.open]
         raise BudgetSpent("too many paths")
-
-    def _answer(self, path: Path, shape: Shape, budget: Budget) -> bool | None:
-        if (expected := self._returned(self.other, path, shape, budget)) is None:
-            return None
-        return _identical(self._returned(self.code, path, shape, budget), expected)
 
     def _returned(self, tree: ast.Module, path: Path, shape: Shape, budget: Budget) -> tuple[Any] | None:
         """None: it raises an error."""
@@ -94,19 +89,16 @@ class _Pair:
 
 
 def _identical(one: Any, other: Any) -> bool:
+    if not all(isinstance(each, RESULTS) for each in (one, other)):
+        raise NotUnderstood("a result of another type")
     match one, other:
         case (list(), list()) | (tuple(), tuple()):
             return len(one) == len(other) and all(map(_identical, one, other))
         case (Number() | int() | float(), Number() | int() | float()):
-            return identical(one, other)
-        case (Text(), Text()) | (None, None):
-            return one == other
-        case (None | Text() | Number() | int() | float() | list() | tuple(), _) if other is None or isinstance(
-            other, Text | Number | int | float | list | tuple
-        ):
-            return False
+            kinds = {(isinstance(each, bool), is_real(each)) for each in (one, other)}
+            return len(kinds) == 1 and one == other
         case _:
-            raise NotUnderstood("a result of another type")
+            return type(one) is type(other) and one == other
 
 
 def _lengths(trees: Sequence[ast.Module]) -> list[int]:
@@ -132,9 +124,9 @@ def _unknown(path: Path, name: str, kind: Kind, lengths: Iterator[int]) -> Any:
     if kind == INT:
         return unknown(path, name)
     if kind == BOOL:
-        return path.says(name)
+        return bool(unknown(path, name))
     if kind == STR:
-        return Text.unknown(path, name, next(lengths))
+        return Text([unknown(path, f"{name} {place}") for place in range(next(lengths))])
     if is_list(kind) and element(kind) in (INT, BOOL, STR):
         return [_unknown(path, f"{name}.{each}", element(kind), iter([2])) for each in range(next(lengths))]
     raise NotUnderstood(kind)

@@ -1,7 +1,7 @@
-"""What a function does on one path: its syntax tree followed over numbers and texts that need not be known.
+"""What a program does on one path: its syntax tree followed over numbers and texts that need not be known.
 
-Nothing of the program is run by Python: every expression is looked at here, names mean what `library.py` lists, and
-whatever else it says is NotUnderstood. Steps are counted.
+Nothing of the program is run by Python: every expression and statement is looked at here, by the two tables at the end,
+names mean what `library.py` lists, and whatever else it says is NotUnderstood. Steps are counted.
 """
 
 # What a program's values are is for the program to say.
@@ -11,37 +11,35 @@ whatever else it says is NotUnderstood. Steps are counted.
 import ast
 import math
 import operator
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from codezero.code.agreement.catalogue import sized
-from codezero.code.agreement.library import Library
-from codezero.code.agreement.numbers import Number
+from codezero.code.agreement.library import Library, sized
 from codezero.code.agreement.paths import BudgetSpent, Path
 from codezero.code.agreement.polynomials import NotUnderstood
-from codezero.code.agreement.scopes import Function, Variables
-from codezero.code.agreement.tables import Bag, Table
-from codezero.code.agreement.texts import Text
+from codezero.code.agreement.scopes import Function, Kept, Variables, names_in
+from codezero.code.agreement.values import Bag, Number, Table, Text
+from codezero.code.parsing import declared, names_bound
 
-OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.BitAnd: operator.and_,
     ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
-}  # fmt: skip
-COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}  # fmt: skip
-UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.Not: operator.not_, ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.In: lambda item, items: item in items, ast.NotIn: lambda item, items: item not in items,
 }  # fmt: skip
+CAUGHT = (LookupError, ArithmeticError, StopIteration, ValueError)
+"""What a program may raise and catch. NotUnderstood is a ValueError, and is never caught."""
 MOST_PLACES = 16
 """Of a list, where the place in it is not known."""
+End = ast.Break | ast.Continue | tuple[Any] | None
+"""How a block ends: with what it returns, or behind its last statement (None)."""
 
 
 class Budget:
-    """Steps for all paths of a question together. Raises BudgetSpent when they are used up."""
+    """Steps left for all paths of a shape."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
@@ -52,166 +50,39 @@ class Budget:
             raise BudgetSpent("too long")
 
 
-class Expressions:
-    """Values of expressions. `statements.Interpreter` adds statements."""
+class Interpreter:
+    """Raises NotUnderstood, and what the program itself raises."""
 
-    def __init__(self, path: Path, budget: Budget) -> None:
-        self.path, self.budget, self.library = path, budget, Library(path)
+    def __init__(self, tree: ast.Module, path: Path, budget: Budget) -> None:
+        self.budget, self.library, self.module = budget, Library(path), Variables(None)
+        self.block(tree.body, self.module)
+        functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+        self._rebound = frozenset(declared(*functions) & names_bound(*functions))
+        """Global variables that calls may set; what one finds there is not known."""
+
+    def call(self, entry: str, args: Sequence[Any]) -> Any:
+        """What any call returns. Raises NotUnderstood where that may depend on the calls before it."""
+        self.module.own = self._rebound
+        self._forget()
+        function = self.module.lookup(entry, {})
+        self.library.kept.append(Kept(function))
+        result = function(*args)
+        self._forget()
+        for each in self.library.kept:
+            each.check()
+        return result
+
+    def _forget(self) -> None:
+        for name in self._rebound:
+            self.module.variables.pop(name, None)
+
+    # ------------------------------------------------------------ expressions
 
     def value(self, node: ast.expr, scope: Variables) -> Any:
         self.budget.step()
-        match node:
-            case ast.Constant(value=value):
-                return self._constant(value)
-            case ast.Name(id=name):
-                return scope.lookup(name, self.library.names)
-            case ast.BinOp() | ast.UnaryOp() | ast.BoolOp() | ast.Compare() | ast.IfExp():
-                return self._computed(node, scope)
-            case ast.Call():
-                return self._call(node, scope)
-            case ast.Attribute(value=owner, attr=name):
-                return self.attribute(self.value(owner, scope), name)
-            case ast.Subscript(value=owner, slice=place):
-                return self.part(self.value(owner, scope), self.place(place, scope))
-            case ast.Lambda(args=args, body=body):
-                return self.function("<lambda>", args, [ast.Return(body)], scope)
-            case ast.NamedExpr(target=target, value=value):
-                result = self.value(value, scope)
-                scope.function().assign(target.id, result)
-                return result
-            case _:
-                return self._display(node, scope)
-
-    def _computed(self, node: ast.BinOp | ast.UnaryOp | ast.BoolOp | ast.Compare | ast.IfExp, scope: Variables) -> Any:
-        match node:
-            case ast.BinOp(left=left, op=op, right=right):
-                return self.operation(op, self.value(left, scope), self.value(right, scope))
-            case ast.UnaryOp(op=op, operand=operand):
-                return UNARY[type(op)](self.value(operand, scope))
-            case ast.BoolOp(op=op, values=parts):
-                result: Any = None
-                for part in parts:
-                    result = self.value(part, scope)
-                    if bool(result) is isinstance(op, ast.Or):
-                        break
-                return result
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                return self.value(body if self.value(test, scope) else orelse, scope)
-            case ast.Compare():
-                return self._comparison(node, scope)
-
-    # ------------------------------------------------------------ simple ones
-
-    def _constant(self, value: object) -> Any:
-        if isinstance(value, str):
-            return Text.of(self.path, value)
-        if value is None or isinstance(value, bool | int):
-            return sized(value)
-        raise NotUnderstood(type(value).__name__)
-
-    def operation(self, op: ast.operator, left: Any, right: Any) -> Any:
-        if type(op) not in OPERATIONS or isinstance(left, Bag) or isinstance(right, Bag):
-            raise NotUnderstood(type(op).__name__)
-        return self.library.arithmetic(OPERATIONS[type(op)], left, right)
-
-    def _comparison(self, node: ast.Compare, scope: Variables) -> bool:
-        left = self.value(node.left, scope)
-        for op, other in zip(node.ops, node.comparators, strict=True):
-            right = self.value(other, scope)
-            if not self._compared(op, left, right):
-                return False
-            left = right
-        return True
-
-    def _compared(self, op: ast.cmpop, left: Any, right: Any) -> bool:
-        if type(op) in COMPARISONS:
-            return COMPARISONS[type(op)](left, right)
-        if isinstance(op, ast.In | ast.NotIn):
-            return (left in right) is isinstance(op, ast.In)
-        if right is None or isinstance(right, bool):
-            return (left is right) is isinstance(op, ast.Is)
-        raise NotUnderstood("identity")
-
-    # ------------------------------------------------------------ parts
-
-    def place(self, node: ast.expr, scope: Variables) -> Any:
-        if not isinstance(node, ast.Slice):
-            return self.value(node, scope)
-        ends = (None if end is None else self.value(end, scope) for end in (node.lower, node.upper, node.step))
-        return slice(*(end if end is None else end.__index__() for end in ends))
-
-    def part(self, owner: Any, place: Any) -> Any:
-        if isinstance(owner, list | tuple | Text | Table | range | deque):
-            return owner[self.known_place(owner, place)]
-        raise NotUnderstood("a part")
-
-    def known_place(self, owner: Any, place: Any) -> Any:
-        """A number that is not known as the one that it is on this path."""
-        if not isinstance(place, Number) or isinstance(owner, Table):
-            return place
-        if len(owner) > MOST_PLACES:
-            raise NotUnderstood("a place that is not known")
-        places = range(len(owner)) if place >= 0 else range(-1, -len(owner) - 1, -1)
-        known = next((each for each in places if place == each), None)
-        if known is None:
-            raise IndexError
-        return known
-
-    def attribute(self, owner: Any, name: str) -> Any:
-        if isinstance(owner, dict):  # a module
-            if name not in owner and not isinstance(owner, defaultdict):
-                raise NotUnderstood(name)
-            return owner[name]
-        return self.library.method(owner, name)
-
-    # ------------------------------------------------------------ calls
-
-    def function(self, name: str, args: ast.arguments, body: list[ast.stmt], scope: Variables) -> Function:
-        defaults = [self.value(default, scope) for default in args.defaults]
-        keyword_defaults = [None if each is None else self.value(each, scope) for each in args.kw_defaults]
-        return Function(name, args, body, scope, defaults, keyword_defaults, self.called)
-
-    def called(self, function: Function, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        raise NotImplementedError
-
-    def _call(self, node: ast.Call, scope: Variables) -> Any:
-        function = self.value(node.func, scope)
-        args = self.items(node.args, scope)
-        if any(keyword.arg is None for keyword in node.keywords):
-            raise NotUnderstood("**")
-        named = {str(keyword.arg): self.value(keyword.value, scope) for keyword in node.keywords}
-        if not callable(function):
-            raise NotUnderstood("a call")
-        result = function(*args, **named)
-        if isinstance(result, float) and not math.isinf(result):
-            raise NotUnderstood("a fraction")
-        return sized(result)
-
-    # ------------------------------------------------------------ displays
-
-    def _display(self, node: ast.expr, scope: Variables) -> Any:
-        match node:
-            case ast.List(elts=parts):
-                return self.items(parts, scope)
-            case ast.Tuple(elts=parts):
-                return tuple(self.items(parts, scope))
-            case ast.Set(elts=parts):
-                return Bag(self.items(parts, scope))
-            case ast.Dict(keys=keys, values=values) if None not in keys:
-                pairs = zip(filter(None, keys), values, strict=True)
-                return Table([(self.value(key, scope), self.value(value, scope)) for key, value in pairs])
-            case ast.ListComp(elt=elt, generators=loops):
-                return sized(list(self._each(elt, loops, scope)))
-            case ast.SetComp(elt=elt, generators=loops):
-                return Bag(self._each(elt, loops, scope))
-            case ast.GeneratorExp(elt=elt, generators=loops):
-                return self._each(elt, loops, scope)
-            case ast.DictComp(key=key, value=value, generators=loops):
-                return Table(self._each(ast.Tuple([key, value], ast.Load()), loops, scope))
-            case ast.JoinedStr(values=parts):
-                return Text.of(self.path, "").join(self._shown(part, scope) for part in parts)
-            case _:
-                raise NotUnderstood(type(node).__name__)
+        if type(node) not in EXPRESSIONS:
+            raise NotUnderstood(type(node).__name__)
+        return EXPRESSIONS[type(node)](self, node, scope)
 
     def items(self, parts: Iterable[ast.expr], scope: Variables) -> list[Any]:
         result: list[Any] = []
@@ -219,7 +90,77 @@ class Expressions:
             result += self.value(part.value, scope) if isinstance(part, ast.Starred) else [self.value(part, scope)]
         return result
 
-    def _each(self, elt: ast.expr, loops: Sequence[ast.comprehension], scope: Variables) -> Iterator[Any]:
+    def constant(self, value: object) -> Any:
+        if isinstance(value, str):
+            return Text.of(value)
+        if value is None or isinstance(value, bool | int):
+            return sized(value)
+        raise NotUnderstood(type(value).__name__)
+
+    def operation(self, op: ast.operator, left: Any, right: Any) -> Any:
+        if type(op) not in OPERATORS or isinstance(left, Bag) or isinstance(right, Bag):
+            raise NotUnderstood(type(op).__name__)
+        return self.library.arithmetic(OPERATORS[type(op)], left, right)
+
+    def choice(self, node: ast.BoolOp, scope: Variables) -> Any:
+        for part in node.values[:-1]:
+            if bool(result := self.value(part, scope)) is isinstance(node.op, ast.Or):
+                return result
+        return self.value(node.values[-1], scope)
+
+    def comparison(self, node: ast.Compare, scope: Variables) -> bool:
+        left = self.value(node.left, scope)
+        for op, other in zip(node.ops, node.comparators, strict=True):
+            right = self.value(other, scope)
+            if type(op) in OPERATORS:
+                answer = OPERATORS[type(op)](left, right)
+            elif right is None or isinstance(right, bool):
+                answer = (left is right) is isinstance(op, ast.Is)
+            else:
+                raise NotUnderstood("identity")
+            if not answer:
+                return False
+            left = right
+        return True
+
+    def attribute(self, owner: Any, name: str) -> Any:
+        if not isinstance(owner, dict):
+            return self.library.method(owner, name)
+        if name not in owner:  # of a module
+            raise NotUnderstood(name)
+        return owner[name]
+
+    def part(self, node: ast.Subscript, scope: Variables) -> tuple[Any, Any]:
+        """What has parts, and the place of one: that which an unknown number is on this path."""
+        owner, place = self.value(node.value, scope), self._place(node.slice, scope)
+        if not isinstance(owner, list | tuple | Text | Table | range | deque):
+            raise NotUnderstood("a part")
+        if not isinstance(place, Number) or isinstance(owner, Table):
+            return owner, place
+        if len(owner) > MOST_PLACES:
+            raise NotUnderstood("a place that is not known")
+        places = range(len(owner)) if place >= 0 else range(-1, -len(owner) - 1, -1)
+        known = next((each for each in places if place == each), None)
+        if known is None:
+            raise IndexError
+        return owner, known
+
+    def _place(self, node: ast.expr, scope: Variables) -> Any:
+        if not isinstance(node, ast.Slice):
+            return self.value(node, scope)
+        ends = (None if end is None else self.value(end, scope) for end in (node.lower, node.upper, node.step))
+        return slice(*(end if end is None else end.__index__() for end in ends))
+
+    def calling(self, node: ast.Call, scope: Variables) -> Any:
+        function, args = self.value(node.func, scope), self.items(node.args, scope)
+        if not callable(function) or any(keyword.arg is None for keyword in node.keywords):
+            raise NotUnderstood("a call")
+        result = function(*args, **{str(each.arg): self.value(each.value, scope) for each in node.keywords})
+        if isinstance(result, float) and not math.isinf(result):
+            raise NotUnderstood("a fraction")
+        return sized(result)
+
+    def each(self, elt: ast.expr, loops: Sequence[ast.comprehension], scope: Variables) -> Iterator[Any]:
         first = self.value(loops[0].iter, scope)  # at once, as Python does
         return self._looped(elt, loops, Variables(scope, comprehension=True), first)
 
@@ -234,14 +175,213 @@ class Expressions:
                 else:
                     yield self.value(elt, scope)
 
-    def assign(self, target: ast.expr, value: Any, scope: Variables) -> None:
-        raise NotImplementedError
+    def shown(self, node: ast.FormattedValue, scope: Variables) -> Text:
+        if node.conversion != -1 or node.format_spec is not None:
+            raise NotUnderstood("a format")
+        return self.library.names["str"](self.value(node.value, scope))
 
-    def _shown(self, part: ast.expr, scope: Variables) -> Text:
-        match part:
-            case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
-                return self.library.names["str"](self.value(value, scope))
-            case ast.Constant():
-                return self.value(part, scope)
+    # ------------------------------------------------------------ functions
+
+    def function(self, args: ast.arguments, body: list[ast.stmt], scope: Variables) -> Function:
+        if args.posonlyargs or args.kwonlyargs or args.kwarg is not None:
+            raise NotUnderstood("parameters")
+        return Function(args, body, scope, [self.value(default, scope) for default in args.defaults], self.called)
+
+    def called(self, function: Function, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        self.budget.step()
+        names = names_in(*function.body)
+        scope = Variables(function.scope, names.own)
+        scope.outer, scope.variables = names.outer, function.bound(args, named)
+        end = self.block(function.body, scope)
+        if names.yields:
+            return iter(scope.yielded)
+        return end[0] if isinstance(end, tuple) else None
+
+    def define(self, node: ast.FunctionDef, scope: Variables) -> None:
+        function: Any = self.function(node.args, node.body, scope)
+        for decorator in reversed(node.decorator_list):
+            function = self.value(decorator, scope)(function)
+        scope.assign(node.name, function)
+
+    # ------------------------------------------------------------ statements
+
+    def block(self, statements: Sequence[ast.stmt], scope: Variables) -> End:
+        for node in statements:
+            self.budget.step()
+            if type(node) not in STATEMENTS:
+                raise NotUnderstood(type(node).__name__)
+            if (end := STATEMENTS[type(node)](self, node, scope)) is not None:
+                return end
+        return None
+
+    def loop(self, loop: ast.For | ast.While, scope: Variables) -> End:
+        for _ in self._rounds(loop, scope):
+            end = self.block(loop.body, scope)
+            if isinstance(end, ast.Break):
+                return None
+            if isinstance(end, tuple):
+                return end
+        return self.block(loop.orelse, scope)
+
+    def _rounds(self, loop: ast.For | ast.While, scope: Variables) -> Iterator[None]:
+        if isinstance(loop, ast.While):
+            while self.value(loop.test, scope):
+                yield
+        else:
+            for item in self.value(loop.iter, scope):
+                self.budget.step()
+                yield self.assign(loop.target, item, scope)
+
+    def attempt(self, node: ast.Try, scope: Variables) -> End:
+        if node.finalbody:
+            raise NotUnderstood("finally")
+        try:
+            end = self.block(node.body, scope)
+        except NotUnderstood:
+            raise
+        except CAUGHT as error:
+            for handler in node.handlers:
+                if isinstance(error, Exception if handler.type is None else self.value(handler.type, scope)):
+                    return self.block(handler.body, scope)
+            raise
+        return end if end is not None else self.block(node.orelse, scope)
+
+    def match(self, node: ast.Match, scope: Variables) -> End:
+        subject = self.value(node.subject, scope)
+        for case in node.cases:
+            if self._fits(case.pattern, subject, scope) and (case.guard is None or self.value(case.guard, scope)):
+                return self.block(case.body, scope)
+        return None
+
+    def _fits(self, pattern: ast.pattern, subject: Any, scope: Variables) -> bool:
+        match pattern:
+            case ast.MatchValue(value=value):
+                return subject == self.value(value, scope)
+            case ast.MatchAs(pattern=None, name=name):
+                if name is not None:
+                    scope.assign(name, subject)
+                return True
             case _:
-                raise NotUnderstood("a format")
+                raise NotUnderstood("a pattern")
+
+    def effect(self, node: ast.Expr, scope: Variables) -> None:
+        if isinstance(node.value, ast.Yield) and node.value.value is not None:
+            scope.yielded.append(self.value(node.value.value, scope))
+        else:
+            self.value(node.value, scope)
+
+    def assignment(self, node: ast.Assign, scope: Variables) -> None:
+        result = self.value(node.value, scope)
+        for target in node.targets:
+            self.assign(target, result, scope)
+
+    def assign(self, target: ast.expr, value: Any, scope: Variables) -> None:
+        match target:
+            case ast.Name(id=name):
+                scope.assign(name, value)
+            case ast.Tuple(elts=targets) | ast.List(elts=targets):
+                self._unpack(targets, list(value), scope)
+            case ast.Subscript():
+                owner, place = self.part(target, scope)
+                owner[place] = value
+            case _:
+                raise NotUnderstood("a target")
+
+    def _unpack(self, targets: Sequence[ast.expr], values: list[Any], scope: Variables) -> None:
+        starred = next((at for at, each in enumerate(targets) if isinstance(each, ast.Starred)), None)
+        if starred is not None:
+            end = len(values) - (len(targets) - starred - 1)
+            values[starred:end] = [values[starred:end]]
+        if len(values) != len(targets):
+            raise ValueError("values to unpack")
+        for target, value in zip(targets, values, strict=True):
+            self.assign(target.value if isinstance(target, ast.Starred) else target, value, scope)
+
+    def walrus(self, node: ast.NamedExpr, scope: Variables) -> Any:
+        result = self.value(node.value, scope)
+        scope.function().assign(node.target.id, result)
+        return result
+
+    def augmented(self, node: ast.AugAssign, scope: Variables) -> None:
+        if isinstance(node.target, ast.Subscript):
+            owner, place = self.part(node.target, scope)
+            owner[place] = self._changed(owner[place], node.op, self.value(node.value, scope))
+        else:
+            before = self.value(node.target, scope)
+            self.assign(node.target, self._changed(before, node.op, self.value(node.value, scope)), scope)
+
+    def _changed(self, before: Any, op: ast.operator, added: Any) -> Any:
+        if not isinstance(before, list | deque):
+            return self.operation(op, before, added)
+        if not isinstance(op, ast.Add):
+            raise NotUnderstood("a list changed in place")
+        before += added  # the list itself, whoever else has it
+        return sized(before)
+
+    def delete(self, node: ast.Delete, scope: Variables) -> None:
+        for target in node.targets:
+            part = self.part(target, scope) if isinstance(target, ast.Subscript) else None
+            if part is None or not isinstance(part[0], list | deque):
+                raise NotUnderstood("del")
+            del part[0][part[1]]
+
+    def modules(self, node: ast.Import | ast.ImportFrom, scope: Variables) -> None:
+        for alias in node.names:
+            if isinstance(node, ast.Import):
+                meant: Any = self.library.module(alias.name)
+            else:
+                meant = self.attribute(self.library.module(node.module or ""), alias.name)
+            scope.assign(alias.asname or alias.name, meant)
+
+
+EXPRESSIONS: Mapping[type[ast.expr], Callable[[Interpreter, Any, Variables], Any]] = {
+    ast.Constant: lambda run, node, _: run.constant(node.value),
+    ast.Name: lambda run, node, scope: scope.lookup(node.id, run.library.names),
+    ast.NamedExpr: Interpreter.walrus,
+    ast.BinOp: lambda run, node, scope: run.operation(
+        node.op, run.value(node.left, scope), run.value(node.right, scope)
+    ),
+    ast.UnaryOp: lambda run, node, scope: OPERATORS[type(node.op)](run.value(node.operand, scope)),
+    ast.BoolOp: Interpreter.choice,
+    ast.Compare: Interpreter.comparison,
+    ast.IfExp: lambda run, node, scope: run.value(node.body if run.value(node.test, scope) else node.orelse, scope),
+    ast.Call: Interpreter.calling,
+    ast.Attribute: lambda run, node, scope: run.attribute(run.value(node.value, scope), node.attr),
+    ast.Subscript: lambda run, node, scope: operator.getitem(*run.part(node, scope)),
+    ast.Lambda: lambda run, node, scope: run.function(node.args, [ast.Return(node.body)], scope),
+    ast.List: lambda run, node, scope: run.items(node.elts, scope),
+    ast.Tuple: lambda run, node, scope: tuple(run.items(node.elts, scope)),
+    ast.Set: lambda run, node, scope: Bag(run.items(node.elts, scope)),
+    ast.Dict: lambda run, node, scope: Table(
+        [(run.value(key, scope), run.value(value, scope)) for key, value in zip(node.keys, node.values, strict=True)]
+    ),
+    ast.ListComp: lambda run, node, scope: sized(list(run.each(node.elt, node.generators, scope))),
+    ast.SetComp: lambda run, node, scope: Bag(run.each(node.elt, node.generators, scope)),
+    ast.GeneratorExp: lambda run, node, scope: run.each(node.elt, node.generators, scope),
+    ast.DictComp: lambda run, node, scope: Table(
+        run.each(ast.Tuple([node.key, node.value], ast.Load()), node.generators, scope)
+    ),
+    ast.JoinedStr: lambda run, node, scope: Text().join(run.items(node.values, scope)),
+    ast.FormattedValue: Interpreter.shown,
+}
+STATEMENTS: Mapping[type[ast.stmt], Callable[[Interpreter, Any, Variables], End]] = {
+    ast.Return: lambda run, node, scope: (run.value(node.value, scope) if node.value else None,),
+    ast.If: lambda run, node, scope: run.block(node.body if run.value(node.test, scope) else node.orelse, scope),
+    ast.For: Interpreter.loop,
+    ast.While: Interpreter.loop,
+    ast.Break: lambda _, node, __: node,
+    ast.Continue: lambda _, node, __: node,
+    ast.Try: Interpreter.attempt,
+    ast.Match: Interpreter.match,
+    ast.Expr: Interpreter.effect,
+    ast.Assign: Interpreter.assignment,
+    ast.AnnAssign: lambda run, node, scope: (
+        run.assign(node.target, run.value(node.value, scope), scope) if node.value else None
+    ),
+    ast.AugAssign: Interpreter.augmented,
+    ast.Delete: Interpreter.delete,
+    ast.FunctionDef: Interpreter.define,
+    ast.Import: Interpreter.modules,
+    ast.ImportFrom: Interpreter.modules,
+    **dict.fromkeys((ast.Pass, ast.Nonlocal, ast.Global), lambda *_: None),
+}

@@ -1,21 +1,21 @@
 """One way through a program whose inputs are unknown: what was decided on it about whole numbers, and what follows.
 
 A question (is this at least 0, is it 0) that what is known does not answer is answered both ways, one path each. What
-is known: bounds of sums and differences of two, closed under addition, bounds of other linear forms, residues, and
-which numbers are equal. It is not complete: a path may be one that no input takes.
+is known: bounds of sums and differences of two, closed under addition (octagons: Miné 2006, "The octagon abstract
+domain"), bounds of other linear forms as they are given, and residues. It is not complete: a path may be one that no
+input takes.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 
-from codezero.code.agreement.bounds import FormBounds
 from codezero.code.agreement.polynomials import (
     ONE,
     Atom,
     Form,
-    Infeasible,
     Monomial,
     NotUnderstood,
     Terms,
@@ -26,15 +26,23 @@ from codezero.code.agreement.polynomials import (
     multiplied,
     negative,
     of_constant,
-    plain,
     primitive,
+    scaled,
 )
 
 MOST_MODULUS, MOST_DECISIONS = 5040, 40
+Node = tuple[Monomial, int]
+"""A monomial with its sign: a sum is a difference to the negative one."""
+ZERO: Node = (ONE, 1)
+INFINITE = math.inf
 
 
 class BudgetSpent(NotUnderstood):
     """Nothing is unclear, and there is too much of it."""
+
+
+class Infeasible(Exception):
+    """No input takes this path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +53,78 @@ class Remainder:
     constant: int
     modulus: int
 
-    @property
-    def terms(self) -> Terms:
-        return dict(self.base) | ({ONE: self.constant} if self.constant else {})
 
-    @property
-    def atoms(self) -> set[Atom]:
-        return {atom for monomial, _ in self.base for atom in monomial}
+class FormBounds:
+    def __init__(self) -> None:
+        self._least: dict[Node, dict[Node, float]] = {}
+        """Of a difference of two, the lower bound."""
+        self._forms: dict[Form, float] = {}
+        self.different: set[tuple[Form, float]] = set()
+        """Forms, and what they are not."""
+
+    def add(self, form: Form, least: float) -> None:
+        if (pair := _as_difference(form)) is not None:
+            self._bound(*pair, least)
+        else:
+            self._forms[form] = max(self._forms.get(form, -INFINITE), least)
+
+    def _bound(self, one: Node, other: Node, least: float) -> None:
+        """one - other >= least, and the same of their negatives; with all that follows for two."""
+        if self._difference(one, other) >= least:
+            return
+        for first, last in ((one, other), (_opposite(other), _opposite(one))):
+            above = self._least.get(_opposite(first), {}).items()
+            before = [(first, 0.0), *((_opposite(node), gap) for node, gap in above)]
+            after = [(last, 0.0), *self._least.get(last, {}).items()]
+            for (start, gap), (end, rest) in product(before, after):
+                self._set(start, end, gap + least + rest)
+
+    def _set(self, one: Node, other: Node, least: float) -> None:
+        if least > self._difference(one, other):
+            self._least.setdefault(one, {})[other] = least
+            self._least.setdefault(_opposite(other), {})[_opposite(one)] = least
+            if one == _opposite(other):
+                self._bound(one, ZERO, math.ceil(least / 2))
+
+    def _difference(self, one: Node, other: Node) -> float:
+        return INFINITE if one == other else self._least.get(one, {}).get(other, -INFINITE)
+
+    def low(self, form: Form) -> float:
+        parts = sum(abs(factor) * self._low_of(monomial, 1 if factor > 0 else -1) for monomial, factor in form)
+        pair = _as_difference(form)
+        return self._beyond(form, max(parts, self._difference(*pair) if pair else self._forms.get(form, -INFINITE)))
+
+    def high(self, form: Form) -> float:
+        return -self.low(negative(form))
+
+    def are_empty(self) -> bool:
+        """Is something the only number that it is not?"""
+        return any(self.low(form) > self.high(form) for form, _ in self.different)
+
+    def _low_of(self, monomial: Monomial, sign: int) -> float:
+        is_square = sign > 0 and len(monomial) > 1 and all(monomial.count(atom) % 2 == 0 for atom in monomial)
+        low = max(self._difference((monomial, sign), ZERO), 0 if is_square else -INFINITE)
+        return self._beyond(((monomial, sign),), low)
+
+    def _beyond(self, form: Form, low: float) -> float:
+        while (form, low) in self.different:
+            low += 1
+        return low
+
+
+def _opposite(node: Node) -> Node:
+    return node if node == ZERO else (node[0], -node[1])
+
+
+def _as_difference(form: Form) -> tuple[Node, Node] | None:
+    """Of which two it is the difference."""
+    match form:
+        case [(_, 1 | -1) as one]:
+            return one, ZERO
+        case [(_, 1 | -1) as one, (_, 1 | -1) as other]:
+            return one, _opposite(other)
+        case _:
+            return None
 
 
 class Path:
@@ -61,29 +134,25 @@ class Path:
         self.decided, self.open = list(decided), list[int]()
         """`open`: the places of answers that could have been no as well."""
         self._asked = 0
-        self.atoms: list[object] = []
-        """What each unknown is: a name, a Remainder, or a function of another unknown."""
+        self._atoms: list[object] = []
+        """What each unknown is: a name or a Remainder."""
         self._places: dict[object, Atom] = {}
-        self._bounds = FormBounds(self._modulus_of)
+        self._bounds = FormBounds()
         self._residues: dict[Form, tuple[int, frozenset[int]]] = {}
-        self._known: dict[Atom, Terms] = {}
-        self._said: dict[object, bool] = {}
 
     # ------------------------------------------------------------ unknowns
 
     def atom(self, key: object) -> Atom:
         if key not in self._places:
-            self._places[key] = len(self.atoms)
-            self.atoms.append(key)
+            self._places[key] = len(self._atoms)
+            self._atoms.append(key)
         return self._places[key]
 
     def modulo(self, terms: Terms, modulus: int) -> Terms:
         """`terms`, whole for every input, modulo a positive number, as a polynomial of which one unknown may be new."""
         divisor = denominator(terms)
         modulus *= divisor
-        if modulus > MOST_MODULUS:
-            raise NotUnderstood("a large modulus")
-        whole = self._congruent({key: int(value * divisor) for key, value in terms.items()}, modulus)
+        whole = self._congruent(scaled(terms, divisor), modulus)
         constant = whole.pop(ONE, 0)
         if not whole:
             return of_constant(Fraction(constant, divisor))
@@ -91,72 +160,58 @@ class Path:
         if constant == 0 and base[0][1] * 2 > modulus:
             mirrored = self.modulo({key: -value for key, value in whole.items()}, modulus)
             rest: Terms = {} if self.is_zero(mirrored) else added(of_constant(modulus), mirrored, -1)
-            return {key: plain(Fraction(value) / divisor) for key, value in rest.items()}
-        atom = self.atom(Remainder(base, constant, modulus))
-        values = {(rest + constant) % modulus for rest in self._residues_of(base, modulus)}
+            return scaled(rest, Fraction(1, divisor))
+        _, value_of, residues = self._residues_of(base, modulus)
+        values = {(value_of(each) + constant) % modulus for each in residues}
         if len(values) == 1:
             return of_constant(Fraction(values.pop(), divisor))
-        return {(atom,): plain(Fraction(1, divisor))}
+        return scaled({(self.atom(Remainder(base, constant, modulus)),): 1}, Fraction(1, divisor))
 
     def _congruent(self, terms: Terms, modulus: int) -> dict[Monomial, int]:
         """The same modulo `modulus`: remainders inside by what they are remainders of, coefficients reduced."""
-        result: dict[Monomial, int] = {}
+        result: Terms = {}
         for monomial, value in terms.items():
-            factors: list[Terms] = []
-            for atom in monomial:
-                inner = self.atoms[atom]
-                known = isinstance(inner, Remainder) and inner.modulus % modulus == 0
-                factors.append(inner.terms if isinstance(inner, Remainder) and known else {(atom,): 1})
-            for key, part in multiplied(factors).items():
-                result[key] = (result.get(key, 0) + int(value) * int(part)) % modulus
-        return {key: value for key, value in result.items() if value}
+            result = added(result, multiplied([self._inside(atom, modulus) for atom in monomial]), value)
+        return {key: int(value) % modulus for key, value in result.items() if value % modulus}
+
+    def _inside(self, atom: Atom, modulus: int) -> Terms:
+        inner = self._atoms[atom]
+        if not isinstance(inner, Remainder) or inner.modulus % modulus:
+            return {(atom,): 1}
+        return added(dict(inner.base), of_constant(inner.constant))
 
     # ------------------------------------------------------------ questions
 
-    def says(self, key: object) -> bool:
-        """A question of which nothing is known but what it was answered before."""
-        if key not in self._said:
-            self._said[key] = self._take()
-        return self._said[key]
-
     def at_least_zero(self, terms: Terms) -> bool:
-        terms = self.reduced(terms)
-        if (constant := constant_of(terms)) is not None:
-            return constant >= 0
-        if (answer := self._by_residue(terms, lambda value: value >= 0)) is not None:
+        if (answer := self._known(terms, lambda value: value >= 0)) is not None:
             return answer
         form, factor, constant = primitive(terms)
         least = math.ceil(Fraction(-constant) / factor)
-        if self._bounds.low(form) >= least:
-            return True
-        if self._bounds.high(form) < least:
-            return False
-        if self._take():
-            self._bound(form, least)
-            return True
-        self._bound(negative(form), 1 - least)
-        return False
+        if self._bounds.low(form) >= least or self._bounds.high(form) < least:
+            return self._bounds.low(form) >= least
+        answer = self._take()
+        self._bounds.add(*((form, least) if answer else (negative(form), 1 - least)))
+        return answer
 
     def is_zero(self, terms: Terms) -> bool:
-        terms = self.reduced(terms)
-        if (constant := constant_of(terms)) is not None:
-            return constant == 0
-        if (answer := self._by_residue(terms, lambda value: value == 0)) is not None:
+        if (answer := self._known(terms, lambda value: value == 0)) is not None:
             return answer
         form, factor, constant = primitive(terms)
         value = Fraction(-constant) / factor
         low, high = self._bounds.low(form), self._bounds.high(form)
-        if value.denominator != 1 or not low <= value <= high or (form, int(value)) in self._bounds.different:
+        if value.denominator != 1 or not low <= value <= high or (form, value) in self._bounds.different:
             return False
         if low == high:
             return True
-        if not self._take():
-            self._bounds.different |= {(form, int(value)), (negative(form), -int(value))}
-            return False
-        self._bound(form, int(value))
-        self._bound(negative(form), -int(value))
-        self._substitute(form, int(value))
-        return True
+        both = (form, int(value)), (negative(form), -int(value))
+        if answer := self._take():
+            for each in both:
+                self._bounds.add(*each)
+            if self._bounds.are_empty():
+                raise Infeasible
+        else:
+            self._bounds.different.update(both)
+        return answer
 
     def _take(self) -> bool:
         """The next answer."""
@@ -168,125 +223,35 @@ class Path:
         self._asked += 1
         return self.decided[self._asked - 1]
 
-    def _modulus_of(self, atom: Atom) -> int:
-        key = self.atoms[atom]
-        return key.modulus if isinstance(key, Remainder) else 0
-
-    # ------------------------------------------------------------ what follows
-
-    def _bound(self, form: Form, least: int) -> None:
-        self._bounds.add(form, least)
-        while self._bounds.fixed:
-            self._substitute(*self._bounds.fixed.pop())
-
-    def reduced(self, terms: Terms) -> Terms:
-        """With what is known in the place of unknowns."""
-        for _ in range(8):
-            if not self._known or not any(self._changed(atom) for monomial in terms for atom in monomial):
-                return terms
-            result: dict[Monomial, int | Fraction] = {}
-            for monomial, value in terms.items():
-                factors = [self._now(atom) for atom in monomial]
-                for key, part in multiplied(factors).items():
-                    result[key] = result.get(key, 0) + value * part
-            terms = {key: plain(value) for key, value in result.items() if value}
-        raise NotUnderstood("a long chain of equals")
-
-    def _changed(self, atom: Atom) -> bool:
-        inner = self.atoms[atom]
-        return atom in self._known or (isinstance(inner, Remainder) and any(map(self._changed, inner.atoms)))
-
-    def _now(self, atom: Atom) -> Terms:
-        inner = self.atoms[atom]
-        if atom in self._known:
-            return self._known[atom]
-        if isinstance(inner, Remainder) and self._changed(atom):
-            return self.modulo(self.reduced(inner.terms), inner.modulus)
-        return {(atom,): 1}
-
-    def _substitute(self, form: Form, value: int) -> None:
-        """`form` is `value`: an unknown that occurs once and alone is expressed by the others."""
-        for monomial, factor in form:
-            if len(monomial) != 1 or abs(factor) != 1 or not isinstance(self.atoms[monomial[0]], str):
-                continue
-            rest = {key: -part * factor for key, part in form if key != monomial}
-            if not any(self._holds(monomial[0], atom) for key in rest for atom in key):
-                self._known[monomial[0]] = added(rest, of_constant(value * factor))
-                self._hand_on(((monomial, 1),), self._known[monomial[0]])
-                return
-
-    def _hand_on(self, key: Form, terms: Terms) -> None:
-        """Residues of an unknown to the other one by which it is expressed. Raises Infeasible."""
-        if key not in self._residues:
-            return
-        period, values = self._residues[key]
-        if (constant := constant_of(terms)) is not None:
-            left = values & {int(constant) % period}
-        else:
-            form, factor, constant = primitive(terms)
-            if len(form) > 1 or factor != 1 or constant.denominator != 1:
-                return
-            self._residues_of(form, period)
-            common, others = self._residues.get(form, (1, frozenset[int]()))
-            if common % period:
-                return
-            left = frozenset(each for each in others if (each + int(constant)) % period in values)
-            self._residues[form] = common, left
-            self._fix(form)
-        if not left:
-            raise Infeasible
-
-    def _holds(self, wanted: Atom, atom: Atom) -> bool:
-        inner = self.atoms[atom]
-        return wanted == atom or (
-            isinstance(inner, Remainder) and any(self._holds(wanted, each) for each in inner.atoms)
-        )
-
     # ------------------------------------------------------------ residues
 
-    def _residues_of(self, base: Form, modulus: int) -> frozenset[int]:
-        """What `base` may be modulo `modulus`."""
+    def _residues_of(self, base: Form, modulus: int) -> tuple[Form, Callable[[int], int], frozenset[int]]:
+        """The form that `base` follows from, how, and what that one may be modulo a multiple of `modulus`."""
         key, value_of = by_unknown(base)
         period, values = self._residues.get(key, (1, frozenset([0])))
         common = math.lcm(period, modulus)
         if common > MOST_MODULUS:
-            return frozenset(range(modulus))
+            raise NotUnderstood("a large modulus")
         if common != period:
             values = frozenset(value + step for value in values for step in range(0, common, period))
             self._residues[key] = common, values
-        return frozenset(value_of(value) % modulus for value in values)
+        return key, value_of, values
 
-    def _by_residue(self, terms: Terms, holds: Callable[[int | Fraction], bool]) -> bool | None:
-        """The answer where one remainder decides it; None where that is another kind of question."""
+    def _known(self, terms: Terms, holds: Callable[[int | Fraction], bool]) -> bool | None:
+        """The answer where it is a constant's, or where one remainder decides it; None where it is another question."""
+        if (constant := constant_of(terms)) is not None:
+            return holds(constant)
         rest = [monomial for monomial in terms if monomial != ONE]
-        if len(rest) != 1 or len(rest[0]) != 1:
+        inner = self._atoms[rest[0][0]]
+        if len(rest) != 1 or len(rest[0]) != 1 or not isinstance(inner, Remainder):
             return None
-        remainder = self.atoms[rest[0][0]]
-        if not isinstance(remainder, Remainder):
-            return None
-        base, modulus = remainder.base, remainder.modulus
-        self._residues_of(base, modulus)
-        key, value_of = by_unknown(base)
-        period, values = self._residues.get(key, (1, frozenset[int]()))
-        if period % modulus:
-            return None
+        key, value_of, values = self._residues_of(inner.base, inner.modulus)
         factor, offset = terms[rest[0]], terms.get(ONE, 0)
         fits = frozenset(
-            value for value in values if holds(factor * ((value_of(value) + remainder.constant) % modulus) + offset)
+            value for value in values if holds(factor * ((value_of(value) + inner.constant) % inner.modulus) + offset)
         )
-        if fits and fits != values:
-            answer = self._take()
-            self._residues[key] = period, fits if answer else values - fits
-            self._fix(key)
-            return answer
-        return bool(fits)
-
-    def _fix(self, key: Form) -> None:
-        """Remainders that can only be one number now are known."""
-        for atom, each in enumerate(self.atoms):
-            if isinstance(each, Remainder) and by_unknown(each.base)[0] == key:
-                values = {
-                    (value + each.constant) % each.modulus for value in self._residues_of(each.base, each.modulus)
-                }
-                if len(values) == 1:
-                    self._known[atom] = of_constant(values.pop())
+        if not fits or fits == values:
+            return bool(fits)
+        answer = self._take()
+        self._residues[key] = self._residues[key][0], fits if answer else values - fits
+        return answer

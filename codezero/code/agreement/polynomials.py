@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import product
 
 Atom = int
-"""An unknown, by its place in `Path.atoms`."""
+"""An unknown, by its place in a path's list of them."""
 Monomial = tuple[Atom, ...]
 """A product of unknowns, in order; the empty one is 1."""
 Terms = Mapping[Monomial, int | Fraction]
@@ -22,12 +22,8 @@ class NotUnderstood(ValueError):
     """The program says something that is not looked into."""
 
 
-class Infeasible(Exception):
-    """No input takes this path."""
-
-
 def of_constant(value: int | Fraction) -> Terms:
-    return {ONE: plain(value)} if value else {}
+    return scaled({ONE: 1}, value)
 
 
 def constant_of(terms: Terms) -> int | Fraction | None:
@@ -35,47 +31,38 @@ def constant_of(terms: Terms) -> int | Fraction | None:
     return terms.get(ONE, 0) if terms.keys() <= {ONE} else None
 
 
-def plain(value: int | Fraction) -> int | Fraction:
-    return value.numerator if value.denominator == 1 else value
-
-
 def added(one: Terms, other: Terms, factor: int | Fraction = 1) -> Terms:
-    """one + factor * other"""
+    """one + factor * other. Raises NotUnderstood for what is too large."""
     result = dict(one)
     for key, value in other.items():
-        result[key] = plain(result.get(key, 0) + factor * value)
-    return bounded({key: value for key, value in result.items() if value})
+        total = result.get(key, 0) + factor * value
+        result[key] = total.numerator if total.denominator == 1 else total
+        if not total:
+            del result[key]
+        elif len(key) > MOST_FACTORS or total.numerator.bit_length() > MOST_BITS:
+            raise NotUnderstood("a large polynomial")
+    if len(result) > MOST_TERMS:
+        raise NotUnderstood("a large polynomial")
+    return result
 
 
 def scaled(terms: Terms, factor: int | Fraction) -> Terms:
-    """`factor` is not 0."""
-    return bounded({key: plain(value * factor) for key, value in terms.items()})
+    return added({}, terms, factor)
 
 
 def denominator(terms: Terms) -> int:
     """The smallest number whose product with `terms` has whole coefficients."""
-    return math.lcm(*(value.denominator for value in terms.values())) if terms else 1
+    return math.lcm(*(value.denominator for value in terms.values()))
 
 
 def multiplied(factors: Sequence[Terms]) -> Terms:
     result: Terms = {ONE: 1}
     for factor in factors:
-        after: dict[Monomial, int | Fraction] = {}
+        after: Terms = {}
         for (one, left), (other, right) in product(result.items(), factor.items()):
-            key = tuple(sorted((*one, *other)))
-            after[key] = plain(after.get(key, 0) + left * right)
-        result = bounded({key: value for key, value in after.items() if value})
+            after = added(after, {tuple(sorted((*one, *other))): right}, left)
+        result = after
     return result
-
-
-def bounded(terms: Terms) -> Terms:
-    """Raises NotUnderstood for one that is too large."""
-    if len(terms) > MOST_TERMS:
-        raise NotUnderstood("a large polynomial")
-    for key, value in terms.items():
-        if len(key) > MOST_FACTORS or value.numerator.bit_length() > MOST_BITS:
-            raise NotUnderstood("a large polynomial")
-    return terms
 
 
 def primitive(terms: Terms) -> tuple[Form, Fraction, int | Fraction]:

@@ -13,7 +13,7 @@ from operator import is_not
 from typing import Any, NamedTuple
 
 from codezero.code.agreement.polynomials import NotUnderstood
-from codezero.code.agreement.tables import Bag, Table
+from codezero.code.agreement.values import Bag, Table
 from codezero.code.parsing import declared, names, names_bound, own_nodes
 
 
@@ -70,12 +70,10 @@ class Variables:
 class Function:
     """One of the program's, as a value that Python's own functions can call."""
 
-    name: str
     args: ast.arguments
     body: list[ast.stmt]
     scope: Variables
     defaults: Sequence[Any]
-    keyword_defaults: Sequence[Any]
     follow: Callable[["Function", Sequence[Any], Mapping[str, Any]], Any]
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -85,26 +83,17 @@ class Function:
         """Values that a call can find: by name, and as defaults."""
         inside, own = names_in(*self.body), {node.arg for node in ast.walk(self.args) if isinstance(node, ast.arg)}
         free = sorted(inside.every - inside.own - own)
-        return [*self.defaults, *self.keyword_defaults, *map(self.scope.peek, free)]
+        return [*self.defaults, *map(self.scope.peek, free)]
 
     def bound(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters and their values. Raises TypeError."""
-        names = [each.arg for each in (*self.args.posonlyargs, *self.args.args)]
-        if len(args) > len(names) and self.args.vararg is None:
-            raise TypeError("too many arguments")
-        values = dict(zip(names, args, strict=False))
-        if self.args.vararg is not None:
-            values[self.args.vararg.arg] = tuple(args[len(names) :])
-        if self.args.kwarg is not None or set(named) & set(values):
+        names, rest = [each.arg for each in self.args.args], self.args.vararg
+        values = dict(zip(names[len(names) - len(self.defaults) :], self.defaults, strict=True))
+        given = dict(zip(names, args, strict=False))
+        values |= {**given, **named}
+        if set(values) != set(names) or given.keys() & named.keys() or (len(args) > len(names) and rest is None):
             raise TypeError("arguments")
-        values |= named
-        only = [each.arg for each in self.args.kwonlyargs]
-        defaults = dict(zip(names[len(names) - len(self.defaults) :], self.defaults, strict=True))
-        defaults |= dict(zip(only, self.keyword_defaults, strict=True))
-        values = defaults | values
-        if set(values) - {self.args.vararg.arg if self.args.vararg else ""} != {*names, *only}:
-            raise TypeError("arguments")
-        return values
+        return values if rest is None else values | {rest.arg: args[len(names) :]}
 
 
 class BodyNames(NamedTuple):

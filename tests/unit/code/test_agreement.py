@@ -88,6 +88,16 @@ def test_other_ways_agree(kind: str, one: list[str], other: list[str]) -> None:
         (STR, ["return nums.upper()"], ["return nums.lower()"]),
         (STR, ["return nums[::-1]"], ["return nums"]),
         (STR, ["return nums.replace('e', '')"], ["return nums.replace('e', '', 1)"]),
+        (STR, ["return 9"], ["return nums.find('', 9)"]),
+        (STR, ["return nums"], ["return sum(list(nums), '')"]),
+        (NUMBERS, ["return 2"],
+            ["from copy import copy", "one = {1: 1}", "other = copy(one)", "other[2] = 2", "return len(one)"]),
+        (NUMBERS, ["return False"], ["return {1: 2} == {1: 2}"]),
+        (NUMBERS, ["return [7]"], ["return {7: 1}.keys()"]),
+        (NUMBERS, ["return 1"], ["from collections import Counter", "return sum(Counter({1: 5}).values())"]),
+        (NUMBERS, ["return max(nums) if nums else 0"],
+            ["from functools import reduce", "try:", "    return reduce(max, nums)", "except ValueError:",
+            "    return 0"]),
     ],
 )  # fmt: skip
 def test_what_differs_somewhere_does_not_agree(kind: str, one: list[str], other: list[str]) -> None:
