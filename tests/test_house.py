@@ -236,13 +236,13 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 
 BUDGETS = {
-    "files": 304,
-    "lines": 48_987,
-    "lines of code": 34_175,
+    "files": 299,
+    "lines": 48_591,
+    "lines of code": 33_859,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 76,
+    "modules with one importer": 75,
     "files over 500 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the reading path": 11,
