@@ -8,10 +8,11 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -114,18 +115,17 @@ class BubblewrapSandbox(Tier):
 
     def run_assertions(self, code: str, tests: tuple[str, ...]) -> Execution:
         control = control_of(tests)
-        runs = control.runs()
-        with closing(self._counts(code, runs)) as counts:
-            return control.decide(runs, counts)
+        with closing(self._counts(code, control.runs())) as counts:
+            return control.decide(counts)
 
-    def _counts(self, code: str, runs: Sequence[Run]) -> Generator[SiteCounts]:
-        jail = self._jail
-        for part in (runs[:1], *(runs[at : at + 2] for at in range(1, len(runs), 2))):
+    def _counts(self, code: str, runs: Iterator[Run]) -> Generator[tuple[Run, SiteCounts]]:
+        jail, part = self._jail, list(islice(runs, 1))
+        while part:
             # a jail of its own, so that nothing tells a run what an earlier one has shown
             texts = [json.dumps({"helpers": run.helpers, "tests": run.tests}) for run in part]
-            tests = len(part[0].tests)
-            with closing(jail.run(code, texts, name=SOLUTION, tests=tests, counts=_COUNTS)) as ended:
-                yield from map(_counted, ended)
+            with closing(jail.run(code, texts, name=SOLUTION, tests=len(part[0].tests), counts=_COUNTS)) as ended:
+                yield from zip(part, map(_counted, ended), strict=False)
+            part = list(islice(runs, 2))
             # what ended in time just so is not failed by the control
             jail = replace(self._jail, seconds=2 * self._jail.seconds, total_seconds=2 * self._jail.total_seconds)
 

@@ -137,7 +137,7 @@ class Control:
     comparisons: tuple[list[_Edit], ...]
     """Of each test: ask what is compared about another value too."""
 
-    def runs(self, random: Random | None = None) -> list[Run]:
+    def runs(self, random: Random | None = None) -> Iterator[Run]:
         """The tests as they are, then pairs that complement each other, drawn anew each time.
 
         What one run shows, no later one may learn but the other of its pair: of two literals nothing says which was
@@ -147,12 +147,12 @@ class Control:
         plain = list[list[_Edit]]([] for _ in self.texts)
         for site in filter(lambda site: site.change, self.sites):
             plain[site.test] += site.framed("assert (", f'), "{TAG} {site.test + 1}"')
-        runs = [Run("", tuple(map(_edited, self.texts, plain)))]
+        yield Run("", tuple(map(_edited, self.texts, plain)))
         for _ in range(-(-_ENOUGH // sure) if sure else 1):
             coins = [random.random() < 0.5 for _ in self.sites]
             seeds = [random.getrandbits(64) for _ in self.sites]
-            runs += [self._run(coins, seeds), self._run([not coin for coin in coins], seeds)]
-        return runs
+            yield self._run(coins, seeds)
+            yield self._run([not coin for coin in coins], seeds)
 
     def _run(self, coins: Sequence[bool], seeds: Sequence[int]) -> Run:
         edits = [list(edits) for edits in self.comparisons]
@@ -165,21 +165,19 @@ class Control:
         texts = map(str.__add__, map(_edited, self.texts, edits), ends)
         return Run(_HELPERS.format(len(coins) + 1), tuple(texts), tuple(coins))
 
-    def decide(self, runs: Iterable[Run], reports: Iterable[SiteCounts]) -> Execution:
+    def decide(self, reports: Iterable[tuple[Run, SiteCounts]]) -> Execution:
         """What the reports of the runs, which are asked for one after the other, say of the code."""
         cheats, reached = False, set[int]()
-        for run, report in zip(runs, reports, strict=False):
+        for run, report in reports:
             counts = list(zip(self.sites, run.altered, report.held, report.missed, strict=False))
             wrong = (site.test for site, altered, _, false in counts if site.change and false and not altered)
             if (test := next(wrong, None)) is not None:
                 return failed(f"test {test + 1} fails")
             if report.fault is not None:
                 return report.fault
-            cheats |= any(report.held[len(counts) :])
-            whole = len(counts) == len(run.altered) and all(
-                true + false for site, _, true, false in counts if site.certain
-            )
-            cheats |= not whole or any(true if altered else false for _, altered, true, false in counts)
+            passed_by = any(site.certain and not true + false for site, _, true, false in counts)
+            cheats |= passed_by or len(counts) < len(run.altered) or any(report.held[len(counts) :])
+            cheats |= any(true if altered else false for _, altered, true, false in counts)
             reached |= {site.test for site, _, true, false in counts if site.change and true + false}
         if cheats:
             return replace(failed("passes tests that must fail"), cheats=True)

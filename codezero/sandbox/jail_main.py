@@ -73,9 +73,7 @@ def examine(code: bytes, namespace: dict[str, Any], plan: dict[str, Any]) -> dic
     helpers: dict[str, Any] = {}
     report: dict[str, Any] = {}
     try:
-        tests = [
-            compile(test, f"test {number}", "exec", dont_inherit=True) for number, test in enumerate(run["tests"], 1)
-        ]
+        tests = [compile(test, f"test {n}", "exec", dont_inherit=True) for n, test in enumerate(run["tests"], 1)]
     except SyntaxError as error:
         return {"unclear": f"the jail's Python cannot read the tests: {error}"}
     try:
@@ -150,9 +148,9 @@ def serve(plan: dict[str, Any]) -> int:
             return report
         status, text = attend(child, printed, woken, plan["output"])
         status = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        answer = os.pread(report, MAX_REPORT_BYTES, 0), text
+        written = os.pread(report, MAX_REPORT_BYTES, 0)
         sweep()
-        answers.write(ANSWER.pack(status, *map(len, answer)) + b"".join(answer))
+        answers.write(ANSWER.pack(status, len(written), len(text)) + written + text)
         answers.flush()
         for descriptor in (printed, report):
             os.close(descriptor)

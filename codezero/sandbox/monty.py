@@ -70,8 +70,7 @@ class MontySandbox(Tier):
 
     def run_assertions(self, code: str, tests: tuple[str, ...]) -> Execution:
         control, code = control_of(tests), not_main(code)
-        runs = control.runs()
-        execution = control.decide(runs, (self._report(run, code) for run in runs))
+        execution = control.decide((run, self._report(run, code)) for run in control.runs())
         return replace(execution, provisional=True) if execution.cheats else execution
 
     def _report(self, run: Run, code: str) -> SiteCounts:

@@ -202,9 +202,9 @@ def test_the_two_runs_of_a_pair_differ_in_literals_alone(value: Any, seed: int) 
 
 def reported(control: Control, says: Sequence[bool]) -> Execution:
     """Of code that gives these answers at the sites of every run."""
-    runs = control.runs()
+    runs = list(control.runs())
     report = SiteCounts([*map(int, says), 0], [int(not each) for each in [*says, True]])
-    return control.decide(runs, [SiteCounts(), *([report] * (len(runs) - 1))])
+    return control.decide(zip(runs, [SiteCounts(), *([report] * (len(runs) - 1))], strict=True))
 
 
 @pytest.mark.parametrize("says", [(True, True, True, True), (False, False, False, False), (True, False, True, True)])
