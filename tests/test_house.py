@@ -236,8 +236,8 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 BUDGETS = {
     "files": 299,
-    "lines": 48_590,
-    "lines of code": 33_857,
+    "lines": 48_585,
+    "lines of code": 33_853,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 
 from codezero.errors import ConfigError, SandboxError
 from codezero.sandbox import jail
-from codezero.sandbox.base import LACKS, Execution, Job, Outcome, Sandbox, Tier, failed, unknown
+from codezero.sandbox.base import LACKS, MAX_OUTPUT_BYTES, Execution, Job, Outcome, Sandbox, Tier, failed, unknown
 from codezero.sandbox.control import HELD, MISSED, TAG, Run, SiteCounts, control_of
 from codezero.sandbox.jail import Ended, Jail
 from codezero.sandbox.jail_main import SOLUTION
@@ -123,7 +123,8 @@ class BubblewrapSandbox(Tier):
         while part:
             # a jail of its own, so that nothing tells a run what an earlier one has shown
             texts = [json.dumps({"helpers": run.helpers, "tests": run.tests}) for run in part]
-            with closing(jail.run(code, texts, name=SOLUTION, tests=len(part[0].tests), counts=_COUNTS)) as ended:
+            tests, most = len(part[0].tests), MAX_OUTPUT_BYTES  # by way of /dev/stdout
+            with closing(jail.run(code, texts, most=most, name=SOLUTION, tests=tests, counts=_COUNTS)) as ended:
                 yield from zip(part, map(_counted, ended), strict=False)
             part = list(islice(runs, 2))
             # what ended in time just so is not failed by the control
@@ -133,7 +134,7 @@ class BubblewrapSandbox(Tier):
 def _counted(ended: Ended) -> SiteCounts:
     report = _read(ended)
     if report is None:
-        return SiteCounts(fault=_ending(ended, 0) or failed("ends before its tests do"))
+        return SiteCounts(fault=_ending(ended, MAX_OUTPUT_BYTES) or failed("ends before its tests do"))
     return SiteCounts(report.held, report.missed, _stopped(report))
 
 

@@ -84,7 +84,7 @@ class Jail:
     memory_mib: int
     packages: tuple[Path, ...] = ()
 
-    def run(self, code: str, texts: Sequence[str], *, most: int = 0, name: str = "__main__", tests: int = 0,
+    def run(self, code: str, texts: Sequence[str], *, most: int, name: str = "__main__", tests: int = 0,
             counts: dict[str, str] | None = None) -> Generator[Ended]:  # fmt: skip
         """Run `code` as the module `name`, once for each of the texts, a process each, with the text on its stdin.
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
+from codezero.code.parsing import literal
+
 Other = Callable[[Any, Random], Any]
 """Another value of the same type and shape. Raises ValueError where there is none."""
 _SETS = frozenset(("set", "frozenset"))
@@ -41,15 +43,7 @@ def expected(condition: ast.expr) -> Iterator[tuple[ast.expr, Other]]:
 
 def _one_sided(left: ast.expr, right: ast.expr) -> Iterator[ast.expr]:
     """Each side whose other side is no literal: two literals say nothing about the code."""
-    yield from (side for side, opposite in ((right, left), (left, right)) if not _is_literal(opposite))
-
-
-def _is_literal(node: ast.expr) -> bool:
-    try:
-        ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, RecursionError):
-        return False
-    return True
+    yield from (side for side, opposite in ((right, left), (left, right)) if literal(opposite) is None)
 
 
 def _name(function: ast.expr) -> str:

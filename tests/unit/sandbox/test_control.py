@@ -130,6 +130,7 @@ SHARED = [
     ("class V:\n    def __init__(s, x): s.x = x\n    def __eq__(s, o): return s.x == o.x",
      "import copy\na = V([1])\nb, c = copy.copy(a), copy.deepcopy(a)\na.x.append(2)\nassert b == a and c.x == [1]"),
     ("def f(file): return file.read().upper()", "import io\nassert f(io.StringIO('ab')) == 'AB'"),
+    ("def f():\n    with open('/dev/stdout', 'a') as file: file.write('hi')", "assert f() is None"),
     ("class A:\n    def m(s): return 1\na = A()\ndef f(): return a.m", "assert f() == f() and f()() == 1"),
     ("def f(x): return [x]", "x = float('nan')\nassert f(x) == f(x)"),
     ("def f(n):\n    a = []\n    for _ in range(n): a = [a]\n    return a",
