@@ -3,7 +3,7 @@
 import crypto from "node:crypto";
 import fs from "node:fs";
 
-const NAMES = ["SwarmCoordinator", "SwarmMarket"];
+const NAMES = ["SwarmCoordinator"];
 const settings = {
   evmVersion: "cancun",
   optimizer: { enabled: true, runs: 200 },

@@ -1,4 +1,4 @@
-"""The swarm's contracts through web3: typed questions, events, and calls that are sent, awaited and explained.
+"""The swarm's contract through web3: typed questions, events, and calls that are sent, awaited and explained.
 
 On the embedded chain it is deployed once, by whoever comes first, and its accounts are filled by a faucet.
 """
@@ -29,7 +29,7 @@ from codezero.system.files import Address, read_private, write_new
 
 logger = logging.getLogger(__name__)
 
-ARTIFACTS, COORDINATOR, MARKET = Path(__file__).parent / "artifacts", "SwarmCoordinator", "SwarmMarket"
+ARTIFACTS, COORDINATOR = Path(__file__).parent / "artifacts", "SwarmCoordinator"
 STAGE = 0
 """Rewards are submitted for the first stage: the contract refuses a stage after the current one, even in old rounds."""
 NOBODY = "0x" + 40 * "0"
@@ -52,9 +52,9 @@ class Artifact(msgspec.Struct, frozen=True):
 
 
 @cache
-def read_artifact(name: str = COORDINATOR) -> Artifact:
-    """`contracts/NAME.sol`. Raises ChainError when the installation lacks it."""
-    path = ARTIFACTS / f"{name}.json"
+def read_artifact() -> Artifact:
+    """`contracts/SwarmCoordinator.sol`. Raises ChainError when the installation lacks it."""
+    path = ARTIFACTS / f"{COORDINATOR}.json"
     with translated(ChainError, f"{path} is missing or damaged; install codezero again", OSError, msgspec.MsgspecError):
         return msgspec.json.decode(path.read_bytes(), type=Artifact)
 
@@ -77,14 +77,11 @@ class BoundContract:
     UnknownOutcomeError when sent and not seen, and other ChainErrors.
     """
 
-    NAME, SETTING = COORDINATOR, "chain.contract"
-    """Of the artifact, and of the setting that holds the address."""
-
     def __init__(self, client: ChainClient, contract: str, sender: Sender | None = None) -> None:
         if not is_address(contract):
-            raise ConfigError(f"{self.SETTING}={contract[:50]!r} is no address; it has 0x and 40 hexadecimal digits")
+            raise ConfigError(f"chain.contract={contract[:50]!r} is no address; it has 0x and 40 hexadecimal digits")
         self.client, self.contract = client, to_checksum_address(contract)
-        self._contract: Any = client.eth.contract(address=self.contract, abi=read_artifact(self.NAME).abi)
+        self._contract: Any = client.eth.contract(address=self.contract, abi=read_artifact().abi)
         self._sender = sender
 
     @property
@@ -208,25 +205,22 @@ class ContractCoordinator(BoundContract):
             raise ForeignOwnerError(peer, owner, self.account)
 
 
-def deploy(sender: Sender, name: str = COORDINATOR, given: str = "") -> str:
-    """A new contract; returns its address. given: what its constructor takes, for a coordinator who gets all roles;
-    empty: the sender."""
-    artifact = read_artifact(name)
+def deploy(sender: Sender) -> str:
+    """Deploy a new contract, whose roles all go to the sender; returns its address."""
+    artifact = read_artifact()
     factory: Any = sender.client.eth.contract(abi=artifact.abi, bytecode=artifact.bytecode)
-    data = factory.constructor(given or sender.address).data_in_transaction
+    data = factory.constructor(sender.address).data_in_transaction
     address = sender.transact(None, bytes.fromhex(data[2:]), seconds=2 * SECONDS).get("contractAddress")
     if address is None:
         raise ChainUnreachableError("the endpoint does not say where the contract was deployed")
     return to_checksum_address(address)
 
 
-class Founded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The contracts of this chain's own swarm."""
+class Founded(msgspec.Struct, frozen=True):
+    """The contract of this chain's own swarm."""
 
     chain_id: int
     contract: Address
-    market: Address | None = None
-    """None: the swarm is older than markets."""
 
 
 def fund(client: ChainClient, address: str) -> None:
@@ -240,7 +234,7 @@ def fund(client: ChainClient, address: str) -> None:
 
 
 def own_contracts(folder: Path, client: ChainClient, sender: Sender) -> Founded:
-    """This chain's contracts, deployed now by one of the callers if there are none. Raises ChainError."""
+    """This chain's contract, deployed now by one of the callers if there are none. Raises ChainError."""
     path = folder / FILE
     with (folder / f"{FILE}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -250,14 +244,14 @@ def own_contracts(folder: Path, client: ChainClient, sender: Sender) -> Founded:
                 return known
             os.replace(path, path.with_name(f"{FILE}.{known.chain_id}"))  # of a chain that is no more
         contract = deploy(sender)
-        own = Founded(client.chain_id, contract, deploy(sender, MARKET, contract))
+        own = Founded(client.chain_id, contract)
         logger.info("contract %s was deployed on chain %d", contract, client.chain_id)
         write_new(path, msgspec.json.encode(own))
         return own
 
 
 def founded(folder: Path) -> Founded:
-    """This chain's own contracts. Raises ChainError when there are none."""
+    """This chain's own contract. Raises ChainError when there are none."""
     if not (folder / FILE).exists():
         raise ChainError(f"{folder} has no contract of its own yet; name one with chain.contract")
     return _read(folder / FILE)

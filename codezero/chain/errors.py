@@ -12,8 +12,6 @@ MAX_TEXT = 300
 ERROR_STRING = bytes.fromhex("08c379a0")
 PANIC = bytes.fromhex("4e487b71")
 TEXTS = {
-    "AlreadyAnchored": "this peer has already anchored a root in this round",
-    "InvalidBallot": "a ballot has 1 to 32 games, and one answer for each",
     "InvalidBootnode": "a bootnode's address has 1 to 256 bytes",
     "InvalidBootnodeIndex": "there is no bootnode of this number",
     "InvalidInitialization": "the contract has been initialised already",
@@ -24,8 +22,6 @@ TEXTS = {
     "InvalidStageNumber": "the stage has not been opened yet",
     "InvalidVote": "the vote names nobody, somebody twice, too many, or the voter itself",
     "InvalidVoterPeerId": "the peer id is not registered to this account; register it first",
-    "NotTheOpenRound": "only the round that is open takes anchors",
-    "NotYourPeer": "the peer id is not registered to this account; register it first",
     "OnlyBootnodeManager": "only the bootnode manager of the swarm may change bootnodes",
     "OnlyOwner": "only the owner of the swarm may do this",
     "OnlyStageManager": "only the stage manager of the swarm may open rounds",
@@ -38,10 +34,7 @@ TEXTS = {
 }
 """The contracts' errors, by name; none has arguments."""
 REGISTERED, REWARDED, VOTED = "PeerIdAlreadyRegistered", "RewardAlreadySubmitted", "WinnerAlreadyVoted"
-ANCHORED, NOT_OPEN = "AlreadyAnchored", "NotTheOpenRound"
-FINAL = frozenset(
-    {REGISTERED, REWARDED, VOTED, ANCHORED, "InvalidVote", "InvalidPeerId", "InvalidReward", "InvalidBallot"}
-)
+FINAL = frozenset({REGISTERED, REWARDED, VOTED, "InvalidVote", "InvalidPeerId", "InvalidReward"})
 """The same call can never be accepted later, whatever happens."""
 
 

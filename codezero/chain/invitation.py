@@ -42,8 +42,6 @@ class ChainPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """Endpoints, tried in turn; none: every node names its own."""
     contract: Address
     round_seconds: Annotated[float, Meta(gt=0, le=31_536_000)]
-    market: Annotated[str, Meta(pattern=r"^(0x[0-9a-fA-F]{40})?\Z")] = ""
-    """The contract of the prediction market; empty: the swarm has none."""
     block: Annotated[int, Meta(ge=0, le=2**53 - 1)] = 0
     """In which the contract was deployed, or one before."""
 

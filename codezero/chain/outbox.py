@@ -11,18 +11,14 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-import msgspec
-
 from codezero.chain.contract import ContractCoordinator
 from codezero.chain.errors import BLOCKING, UnknownOutcomeError
-from codezero.chain.market import ContractMarket, checked_ballot
-from codezero.chain.outbox_db import MARKET_KINDS, POINT_KINDS, PROBLEM, Kind, OutboxStore
+from codezero.chain.outbox_db import PROBLEM, OutboxStore
 from codezero.chain.submitter import Submitter
-from codezero.errors import ChainError, translated
+from codezero.errors import ChainError
 from codezero.system.signals import Backoff
 
 logger = logging.getLogger(__name__)
@@ -38,14 +34,13 @@ PATIENCE = 3
 """Tries after which it is worth a complaint that a transaction is not in a block yet."""
 
 
-Topic = Literal["chain", "file", "standstill", "market"]
+Topic = Literal["chain", "file", "standstill"]
 
 
 class ChainOutbox:
     """Of one peer on one contract. Raises ChainError when the file is another peer's or in use.
 
     submit_after: seconds after its first points at which a round is submitted though it is still open; None: never.
-    market: where anchors and ballots go; None: nowhere. They are sent after all points, and never delay them.
     round_seconds: how long rounds last, to notice that nobody opens them any more; None: not known.
     settle_seconds: for the points of an iteration that began before its round was over. every: between two looks.
     """
@@ -56,14 +51,13 @@ class ChainOutbox:
         coordinator: ContractCoordinator,
         peer: str,
         *,
-        market: ContractMarket | None = None,
         submit_after: float | None = None,
         round_seconds: float | None = None,
         settle_seconds: float = 60.0,
         every: float = 1.0,
     ) -> None:
         self.path = path
-        self._coordinator, self._peer, self._every, self._market = coordinator, peer, every, market
+        self._coordinator, self._peer, self._every = coordinator, peer, every
         self._submit_after, self._round_seconds, self._settle_seconds = submit_after, round_seconds, settle_seconds
         self._open_since = (-1, 0.0)
         """The open round, and when this process first saw it. time.monotonic()."""
@@ -74,7 +68,7 @@ class ChainOutbox:
         self._adding = threading.Lock()
         self._unsaved: deque[tuple[int, int, float, str | None]] = deque(maxlen=MAX_UNSAVED)
         self._problems: dict[Topic, str] = {}
-        self._pause, self._market_pause = Backoff(FIRST_PAUSE, LONGEST_PAUSE), Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        self._pause = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self._wake, self._closing = threading.Event(), threading.Event()
         self._until = float("inf")
         self._done = False
@@ -82,7 +76,7 @@ class ChainOutbox:
         chain, account = str(coordinator.client.chain_id), coordinator.account
         owner = {"chain": chain, "contract": coordinator.contract, "account": account, "peer": peer}
         self._store = OutboxStore(path, owner)
-        self._submitter = Submitter(self._store, coordinator, market, peer)
+        self._submitter = Submitter(self._store, coordinator, peer)
         self._thread = threading.Thread(target=self._work, name="chain-outbox", daemon=True)
         self._thread.start()
 
@@ -97,26 +91,6 @@ class ChainOutbox:
             self._unsaved.append((iteration, round_number, reward, None if vote == self._peer else vote))
             self._newest = max(self._newest, round_number)
             self._save()
-        self._wake.set()
-
-    def anchor(self, round_number: int, root: bytes) -> None:
-        """Have `root` anchored in the open round; it is dropped when the round is over before. On disk when this
-        returns. Raises ChainError for a second root of a round, without a market, and when the file cannot be written.
-        """
-        self._queue(round_number, "anchor", root.hex())
-
-    def ballot(self, round_number: int, games: Sequence[bytes], answers: Sequence[int], shown: bytes) -> None:
-        """Cast one ballot, which is tried until it is accepted. Raises as `anchor`, and for what is no ballot."""
-        ballot = checked_ballot(games, answers, shown)
-        self._queue(round_number, "ballot", msgspec.json.encode(ballot, order="sorted").decode())
-
-    def _queue(self, round_number: int, kind: Kind, value: str) -> None:
-        if self._market is None:
-            raise ChainError("this swarm has no market: chain.market is empty")
-        with translated(ChainError, f"{self.path} cannot be written", sqlite3.Error):
-            first = self._store.queue(round_number, kind, value)
-        if first != value:
-            raise ChainError(f"round {round_number} has another {kind} already; there is one a round")
         self._wake.set()
 
     def close(self, seconds: float = CLOSE_SECONDS) -> bool:
@@ -149,16 +123,12 @@ class ChainOutbox:
         if self._problems.get(topic, "") == problem:
             return
         self._problems[topic] = problem
-        if topic == "market":
-            logger.warning("anchors and ballots: %s", problem or "they reach the chain again")
-            return
         if problem:
             logger.error("points are kept back: %s", problem)
         else:
             logger.info("points reach the chain again")
-        problems = [text for other, text in self._problems.items() if text and other != "market"]
         with contextlib.suppress(sqlite3.Error):  # it has been logged
-            self._store.note(PROBLEM, "; ".join(dict.fromkeys(problems)))
+            self._store.note(PROBLEM, "; ".join(dict.fromkeys(filter(None, self._problems.values()))))
 
     def _work(self) -> None:
         try:
@@ -175,31 +145,24 @@ class ChainOutbox:
             raise
 
     def _left(self) -> bool:
-        waiting = self._store.unsettled() or (self._market is not None and self._store.unsettled(MARKET_KINDS))
-        return bool(waiting or self._store.collecting())
+        return bool(self._store.unsettled() or self._store.collecting())
 
     def _poll(self) -> None:
-        """Do whatever is due now: points, and once they are through what is the market's, which pauses by itself."""
-        self._attempt("chain", POINT_KINDS, self._pause)
-        if self._market is not None and not self._pause.failures:
-            self._attempt("market", MARKET_KINDS, self._market_pause)
-
-    def _attempt(self, topic: Topic, kinds: tuple[Kind, Kind], pause: Backoff) -> None:
-        if pause.left:
+        """Do whatever is due now."""
+        if self._pause.left:
             return
         try:
-            if kinds == POINT_KINDS:
-                with self._adding:
-                    self._save()
-                self._seal()
-            if self._deliver(topic, kinds, pause):
-                pause.succeeded()
+            with self._adding:
+                self._save()
+            self._seal()
+            if self._deliver():
+                self._pause.succeeded()
                 return
         except ChainError as error:
-            self._report(topic, str(error))
+            self._report("chain", str(error))
         except sqlite3.Error as error:
             self._report("file", f"{self.path} cannot be used ({error})")
-        pause.failed()
+        self._pause.failed()
 
     def _seal(self) -> None:
         """Seal what is ready. Raises ChainError when the chain does not say which round is open, and sqlite3.Error."""
@@ -232,25 +195,25 @@ class ChainOutbox:
             return self._newest > number or lasted >= self._settle_seconds
         return self._submit_after is not None and lasted >= self._submit_after
 
-    def _deliver(self, topic: Topic, kinds: tuple[Kind, Kind], pause: Backoff) -> bool:
+    def _deliver(self) -> bool:
         """Try what is sealed, oldest first, while there is time. Is none of it left? Raises sqlite3.Error."""
         problem, fine = "", True
-        unsettled = self._store.unsettled(kinds)
+        unsettled = self._store.unsettled()
         for submission in unsettled:
             if time.monotonic() >= self._until:
                 return fine
             try:
                 reason = self._submitter.settle(submission)
-                pause.succeeded()
+                self._pause.succeeded()
             except ChainError as error:
                 fine, reason = False, str(error)
-                if isinstance(error, UnknownOutcomeError) and pause.failures + 1 < PATIENCE:
+                if isinstance(error, UnknownOutcomeError) and self._pause.failures + 1 < PATIENCE:
                     break
                 if isinstance(error, BLOCKING):
-                    self._report(topic, reason)
+                    self._report("chain", reason)
                     break
             if problem := problem or reason:
-                self._report(topic, problem)
+                self._report("chain", problem)
         if unsettled and fine and not problem:
-            self._report(topic, "")
+            self._report("chain", "")
         return fine

@@ -15,16 +15,11 @@ from typing import Any, Literal
 from codezero.errors import ChainError, translated
 from codezero.system.files import LOCAL, Lock, closed_on_failure
 
-Kind = Literal["reward", "vote", "anchor", "ballot"]
+Kind = Literal["reward", "vote"]
 State = Literal["pending", "sent", "accepted", "refused"]
 
 REWARD_SCALE = 1000
 """The contract counts in integers: a round's reward is REWARD_SCALE times the mean of its iterations' rewards."""
-POINT_KINDS: tuple[Kind, Kind] = ("reward", "vote")
-MARKET_KINDS: tuple[Kind, Kind] = ("anchor", "ballot")
-"""Kinds in the order in which they are sent. Those of the market come after all points."""
-KEPT_ROUNDS = 100
-"""What the market settled in this many rounds stays in the file."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS owner(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS counted(iteration INTEGER PRIMARY KEY);
@@ -33,8 +28,7 @@ CREATE TABLE IF NOT EXISTS ballots(
     round INTEGER NOT NULL, candidate TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY(round, candidate)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS submissions(
-    round INTEGER NOT NULL, kind TEXT NOT NULL CHECK(kind IN ('reward', 'vote', 'anchor', 'ballot')),
-    value TEXT NOT NULL,
+    round INTEGER NOT NULL, kind TEXT NOT NULL CHECK(kind IN ('reward', 'vote')), value TEXT NOT NULL,
     state TEXT NOT NULL DEFAULT 'pending' CHECK(state IN ('pending', 'sent', 'accepted', 'refused')),
     reason TEXT NOT NULL DEFAULT '', hash TEXT NOT NULL DEFAULT '', at REAL NOT NULL DEFAULT 0,
     PRIMARY KEY(round, kind)
@@ -68,7 +62,7 @@ class Submission:
     round: int
     kind: Kind
     value: str
-    """An integer; the peer voted for; an anchored root in hexadecimal digits; or a ballot in JSON."""
+    """An integer, or the peer voted for."""
     state: State
     reason: str
     """Why it was refused, or how it was found to be accepted."""
@@ -116,8 +110,7 @@ class OutboxStore:
         with self._transaction() as run:
             if not run("INSERT OR IGNORE INTO counted VALUES(?)", (iteration,)).rowcount:
                 return  # repeated from a checkpoint
-            sealed_rounds = f"SELECT coalesce(max(round), -1) FROM submissions WHERE kind IN {POINT_KINDS}"
-            (sealed,) = run(sealed_rounds).fetchone()
+            (sealed,) = run("SELECT coalesce(max(round), -1) FROM submissions").fetchone()
             target = max(round_number, sealed + 1)
             run(
                 "INSERT INTO points VALUES(?, ?, 1) ON CONFLICT(round) DO UPDATE "
@@ -150,18 +143,10 @@ class OutboxStore:
             run("DELETE FROM points WHERE round <= ?", (round_number,))
             run("DELETE FROM ballots WHERE round <= ?", (round_number,))
 
-    def queue(self, round_number: int, kind: Kind, value: str) -> str:
-        """Keep the market's submission of a round. Returns the value that counts: the first that was queued."""
+    def unsettled(self) -> list[Submission]:
+        """Pending and sent, oldest round first, rewards before votes."""
         with self._transaction() as run:
-            values = (round_number, kind, value)
-            run("INSERT OR IGNORE INTO submissions(round, kind, value) VALUES(?, ?, ?)", values)
-            return run("SELECT value FROM submissions WHERE round=? AND kind=?", values[:2]).fetchone()[0]
-
-    def unsettled(self, kinds: tuple[Kind, Kind] = POINT_KINDS) -> list[Submission]:
-        """Pending and sent, oldest round first, rewards before votes; but all anchors before ballots."""
-        order = "round, kind" if kinds == POINT_KINDS else "kind, round"
-        with self._transaction() as run:
-            rows = run(f"{SUBMISSIONS} ('pending', 'sent') AND kind IN {kinds} ORDER BY {order}")
+            rows = run(f"{SUBMISSIONS} ('pending', 'sent') ORDER BY round, kind")
             return [Submission(*row) for row in rows]
 
     def signed_for(self, submission: Submission) -> list[SignedTransaction]:
@@ -185,8 +170,6 @@ class OutboxStore:
             values = (state, reason, hash, time.time(), *_key(submission))
             run("UPDATE submissions SET state=?, reason=?, hash=?, at=? WHERE round=? AND kind=?", values)
             run("DELETE FROM signed WHERE round=? AND kind=?", _key(submission))
-            old = f"kind IN {MARKET_KINDS} AND state IN ('accepted', 'refused') AND round < ?"
-            run(f"DELETE FROM submissions WHERE {old}", (submission.round - KEPT_ROUNDS,))
 
     def note(self, key: str, value: str) -> None:
         """Something that other processes may want to read."""
@@ -235,14 +218,12 @@ def read_status(path: Path) -> OutboxStatus:
     unreadable = translated(ChainError, f"the outbox {path} cannot be read", sqlite3.Error)
     with unreadable, closing(connect(path, read_only=True)) as connection:
         run = connection.execute
-        points = f"submissions WHERE kind IN {POINT_KINDS}"
-        states: dict[State, int] = dict(run(f"SELECT state, count(*) FROM {points} GROUP BY state"))
-        refused = f"SELECT reason, count(*) FROM {points} AND state='refused' GROUP BY reason"
+        states: dict[State, int] = dict(run("SELECT state, count(*) FROM submissions GROUP BY state"))
+        refused = "SELECT reason, count(*) FROM submissions WHERE state='refused' GROUP BY reason"
         reasons: dict[str, int] = dict(run(refused))
         (collecting,) = run("SELECT count(*) FROM points").fetchone()
         problem: Any = run("SELECT value FROM owner WHERE key=?", (PROBLEM,)).fetchone()
-        settled = f"{SUBMISSIONS} ('accepted', 'refused') AND kind IN {POINT_KINDS}"
-        last: Any = run(f"{settled} ORDER BY round DESC, kind LIMIT 1").fetchone()
+        last: Any = run(f"{SUBMISSIONS} ('accepted', 'refused') ORDER BY round DESC, kind LIMIT 1").fetchone()
     return OutboxStatus(
         collecting=collecting,
         pending=states.get("pending", 0) + states.get("sent", 0),

@@ -17,7 +17,6 @@ from codezero.system.files import write_atomic
 
 if TYPE_CHECKING:
     from codezero.chain.contract import ContractCoordinator
-    from codezero.chain.market import ContractMarket
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +34,6 @@ class ChainParts(NamedTuple):
 
     coordinator: Coordinator
     outbox: Outbox
-    market: "ContractMarket | None" = None
-    """Where the outbox's anchors and ballots can be read; None: the swarm has no market."""
 
 
 class StageManager:

@@ -120,8 +120,6 @@ class ChainConfig:
     """Address of the swarm's contract; empty with the embedded chain: its own, deployed at the first start."""
     contract_block: Annotated[int, Interval(ge=0, le=2**53 - 1)] = 0
     """The block that it was deployed in: what happened before is not looked at. An invitation names it."""
-    market: str = ""
-    """Of the contract of its prediction market; empty: it has none, or with the embedded chain's own swarm its own."""
     plain_http: bool = False
     """May endpoints on other machines be asked without encryption? For a network of one's own."""
     wallet: str = "wallet.json"

@@ -62,7 +62,6 @@ def build_chain(
         return ChainParts(clock, clock)
     from codezero.chain.contract import ContractCoordinator, own_contracts
     from codezero.chain.gateway import ChainGateway
-    from codezero.chain.market import ContractMarket
     from codezero.chain.outbox import ChainOutbox
     from codezero.chain.provider import LogSpan
     from codezero.chain.sender import Sender
@@ -70,10 +69,9 @@ def build_chain(
     wallet = open_wallet(config)
     client = chain_access(config, wallet, stack, network.ask if network else None)
     client.log_span = LogSpan(folder / SPAN)
-    sender, contract, address = Sender(client, wallet), config.contract, config.market
+    sender, contract = Sender(client, wallet), config.contract
     if config.kind == "embedded" and not contract:
-        own = own_contracts(Path(config.directory), client, sender)
-        contract, address = own.contract, address or own.market
+        contract = own_contracts(Path(config.directory), client, sender).contract
     coordinator = ContractCoordinator(client, contract, sender)
     stack.callback(coordinator.close)
     usual_recursion_limit()
@@ -86,9 +84,8 @@ def build_chain(
     except ChainError as error:
         logger.warning("this node is not registered yet, and will be when the chain answers: %s", error)
     path = folder / OUTBOX.format(chain=coordinator.client.chain_id, contract=coordinator.contract[2:10].lower())
-    market = ContractMarket(coordinator, address) if address else None
     submit_after, round_seconds = config.submit_after or None, config.round_seconds
-    outbox = ChainOutbox(path, coordinator, peer, market=market, submit_after=submit_after, round_seconds=round_seconds)
+    outbox = ChainOutbox(path, coordinator, peer, submit_after=submit_after, round_seconds=round_seconds)
     stack.callback(outbox.close)
     # of several nodes with one account on this machine, one opens the rounds; when it ends, another does
     turn = Lock(Path(config.wallet).resolve().with_name(f"{Path(config.wallet).name}.rounds.lock"))
@@ -98,8 +95,8 @@ def build_chain(
     if members is not None:
         _repeat("reading who is registered", Registry(coordinator, members, peer).tick, MEMBERS_SECONDS, stack)
     if network is not None and invitation:
-        network.serve(ChainGateway(client.urls, [contract, *([address] if address else [])], Path(invitation)).answer)
-    return ChainParts(coordinator, outbox, market)
+        network.serve(ChainGateway(client.urls, [contract], Path(invitation)).answer)
+    return ChainParts(coordinator, outbox)
 
 
 def chain_access(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from codezero.chain.bounded_http import shown
-from codezero.chain.contract import MARKET, ContractCoordinator, deploy
+from codezero.chain.contract import ContractCoordinator, deploy
 from codezero.chain.devchain_process import ChainEndpoint
 from codezero.chain.errors import ChainUnreachableError
 from codezero.chain.invitation import (
@@ -30,7 +30,6 @@ from codezero.chain.invitation import (
     signed,
     write_invitation,
 )
-from codezero.chain.market import ContractMarket
 from codezero.chain.provider import Ask, ChainClient
 from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
@@ -60,7 +59,7 @@ PULL_SECONDS, PULL_PAUSE = 60.0, 1.0
 
 
 def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> list[str]:
-    """Deploy the contracts, name this node as the way in, and write the invitation to `out`; lines for the founder.
+    """Deploy the contract, name this node as the way in, and write the invitation to `out`; lines for the founder.
 
     chain: an embedded one is served until this is closed, so that whoever has the invitation at once finds it there.
     Raises ConfigError, WalletError, ModelError, ChainError.
@@ -87,15 +86,13 @@ def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> 
         raise ConfigError(f"chain.contract={contract} does not belong to this account, {wallet.address}")
     judge = judge_of(config.evaluator)  # may take minutes, and comes before what costs coins
     coordinator = ContractCoordinator(client, contract := contract or deploy(sender), sender)
-    market = config.chain.market or deploy(sender, MARKET, contract)
-    ContractMarket(coordinator, market).check()
     coordinator.send("addBootnodes", bootnodes)
     name = config.swarm.name
     invitation = signed(
         Invitation(
             version=VERSION,
             founder=wallet.address,
-            chain=ChainPart(client.chain_id, _public(client), contract, config.chain.round_seconds, market, block),
+            chain=ChainPart(client.chain_id, _public(client), contract, config.chain.round_seconds, block),
             network=NetworkPart(
                 f"{name}-{contract[2:10].lower()}" if name == DEFAULT_NAME else name,
                 DERIVED if environment.digest else PROTOCOL,
@@ -235,7 +232,6 @@ def chain_overrides(invitation: Invitation, config: NodeConfig) -> list[str]:
         f"chain.chain_id={place.chain_id}",
         f"chain.contract={quoted(place.contract)}",
         f"chain.contract_block={place.contract_block}",
-        f"chain.market={quoted(place.market)}",
         f"chain.round_seconds={place.round_seconds}",
     ]
 
@@ -257,7 +253,6 @@ def _chain_of(invitation: Invitation, config: NodeConfig) -> ChainConfig:
         chain_id=chain.id,
         contract=chain.contract,
         contract_block=chain.block,
-        market=chain.market,
         round_seconds=chain.round_seconds,
     )
 
@@ -277,8 +272,6 @@ def _check_chain(invitation: Invitation, config: NodeConfig, stack: contextlib.E
             raise InviteError(
                 f"the contract {contract} does not belong to {founder}, who signed the invitation; do not join with it"
             )
-        if invitation.chain.market:
-            ContractMarket(coordinator, invitation.chain.market).check()
         listed = coordinator.bootnodes()
     except ChainUnreachableError as error:
         print(f"codezero: the invitation could not be compared with the chain yet: {error}")

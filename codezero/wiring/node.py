@@ -203,7 +203,7 @@ def build_node(site: Assembly, variables: Sequence[Mapping[str, str]]) -> Node:
         outbox=parts.outbox,
         exam=build_exam(config, asked, sampler, evaluator, stack),
         harvest=harvest,
-        market=build_market(config, swarm, evaluator, parts, site.folder.path, stack),
+        market=build_market(config, swarm, evaluator, site.folder.path, stack),
         monitor=monitor,
         checkpoints=checkpoints,
     )

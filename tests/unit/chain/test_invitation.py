@@ -73,21 +73,6 @@ def test_any_field_that_is_changed_is_noticed(tmp_path: Path, invitation: Invita
         read_invitation(path)
 
 
-def test_the_market_is_named_and_signed(tmp_path: Path, invitation: Invitation, founder: KeystoreWallet) -> None:
-    chain = msgspec.structs.replace(invitation.chain, market="0x" + 40 * "c")
-    marketed = signed(msgspec.structs.replace(invitation, chain=chain), founder.sign_message)
-    path = tmp_path / "swarm.toml"
-    write_invitation(path, marketed)
-    text = path.read_text()
-    assert read_invitation(path) == marketed and f'market = "0x{40 * "c"}"' in text
-    for changed in (40 * "c", 40 * "b"), (f'market = "0x{40 * "c"}"\n', ""):
-        path.write_text(text.replace(*changed))
-        with pytest.raises(InviteError, match="was changed"):
-            read_invitation(path)
-    write_invitation(tmp_path / "without.toml", invitation)
-    assert "market" not in (tmp_path / "without.toml").read_text()
-
-
 def test_another_s_signature_is_refused(invitation: Invitation, tmp_path: Path) -> None:
     mallory = KeystoreWallet.ephemeral(tmp_path / "mallory.json")
     with pytest.raises(InviteError, match="another account"):
@@ -110,8 +95,8 @@ def test_a_signature_that_is_none_is_refused(invitation: Invitation, signature: 
         (r'name = "codezero-test"', 'name = "a/b"'),
         (r"round_seconds = 60.0", "round_seconds = 0.0"),
         (r"\[judge\]", "[judge]\nextra = 1"),
-        (r"round_seconds = 60.0", "round_seconds = 60.0\nmarket = '0x12'"),
-        (r"round_seconds = 60.0", "round_seconds = 60.0\nmarket = '${oc.env:HOME}'"),
+        (r"round_seconds = 60.0", "round_seconds = 60.0\nblock = -1"),
+        (r"round_seconds = 60.0", "round_seconds = 60.0\nblock = '${oc.env:HOME}'"),
     ],
 )
 def test_fields_out_of_bounds_are_named(tmp_path: Path, invitation: Invitation, pattern: str, broken: str) -> None:

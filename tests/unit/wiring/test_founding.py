@@ -1,8 +1,7 @@
-"""A swarm that is founded has a market, and whoever joins it gets to know; a market of others is refused."""
+"""A swarm that is founded has an invitation, and whoever joins gets exactly the swarm that it names."""
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -11,22 +10,17 @@ import pytest
 from builders.chain import Swarm, found
 from fakes.chaos_proxy import ChaosProxy
 
-from codezero.chain.contract import MARKET, deploy
 from codezero.chain.invitation import Invitation, encode_code, read_invitation, signed, write_invitation
-from codezero.chain.market import ContractMarket, peer_key
-from codezero.chain.outbox import ChainOutbox
 from codezero.chain.provider import ChainClient
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import NodeConfig
 from codezero.config.contradictions import PLUGIN_KEYS, SOURCE_KEYS, plugins_of
 from codezero.errors import ChainError, ConfigError, InviteError, UnreachableError
 from codezero.settings import compose, quoted
-from codezero.swarm.identity import Identity
 from codezero.wiring import founding
-from codezero.wiring.chain import build_chain, read_only
+from codezero.wiring.chain import read_only
 from codezero.wiring.founding import create_swarm, joined
 
-ROOT = bytes(range(32))
 PEER = "Qm" + "a" * 44
 
 
@@ -133,22 +127,6 @@ def test_wallet_chain_and_contract_come_before_the_judges_weights(
         joined(str(foreign), settings(swarm, tmp_path / "joiner"))
 
 
-@pytest.mark.slow
-def test_the_market_reaches_who_joins(swarm: Swarm, invitation: Path, tmp_path: Path) -> None:
-    chain = read_invitation(invitation).chain
-    config = settings(swarm, tmp_path / "joiner", "chain.market='0x12'")  # the user's own is of another swarm
-    config = compose(joined(str(invitation), config))
-    assert (config.chain.contract, config.chain.market) == (chain.contract, chain.market)
-    config = replace(config.chain, wallet=str(tmp_path / "joiner" / "wallet.json"))
-    peer = Identity.load_or_create(tmp_path / "joiner" / "swarm.pem").peer_id
-    with contextlib.ExitStack() as stack:
-        parts = build_chain(config, peer, tmp_path, stack)
-        assert isinstance(parts.outbox, ChainOutbox) and parts.market is not None
-        parts.outbox.anchor(0, ROOT)
-        assert parts.outbox.close(60)
-        assert parts.market.anchors(0) == {peer_key(peer): ROOT}
-
-
 def test_a_code_gets_the_founders_invitation_once_and_keeps_it(
     swarm: Swarm, invitation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,7 +167,7 @@ def test_a_founder_who_gives_anything_else_is_not_believed(
             raise UnreachableError("it is too slow")
         if sent == "changed":
             return invitation.read_bytes().replace(b"round_seconds = 60.0", b"round_seconds = 61.0")
-        return again(invitation, tmp_path, market="").read_bytes() if sent == "another" else cast(bytes, sent)
+        return again(invitation, tmp_path, rpc=[]).read_bytes() if sent == "another" else cast(bytes, sent)
 
     monkeypatch.setattr(founding, "visitor", lambda _: ask)
     monkeypatch.setattr(founding, "PULL_SECONDS", 0.5)
@@ -270,37 +248,3 @@ def test_whoever_judges_with_code_of_his_own_invites_nobody_to_it(swarm: Swarm, 
     config = settings(swarm, tmp_path / "own", "evaluator.kind=custom", "evaluator.object=mine.py:Judge")
     with contextlib.ExitStack() as stack, pytest.raises(ConfigError, match="an invitation names no code"):
         create_swarm(config, tmp_path / "out.toml", stack)
-
-
-def test_an_invitation_without_a_market_means_none(swarm: Swarm, invitation: Path, tmp_path: Path) -> None:
-    config = settings(swarm, tmp_path / "joiner", "chain.market='0x12'")
-    config = compose(joined(str(again(invitation, tmp_path, market="")), config))
-    assert config.chain.market == ""
-    with contextlib.ExitStack() as stack:
-        chain = replace(config.chain, wallet=str(tmp_path / "joiner" / "wallet.json"))
-        assert build_chain(chain, "QmWithout", tmp_path, stack).market is None
-
-
-def test_a_market_of_another_contract_is_refused(swarm: Swarm, invitation: Path, tmp_path: Path) -> None:
-    assert swarm.owner._sender is not None
-    foreign = deploy(swarm.owner._sender, MARKET, swarm.contract)
-    ContractMarket(swarm.owner, foreign).check()
-    with pytest.raises(ConfigError, match="not to this swarm's"):
-        joined(str(again(invitation, tmp_path, market=foreign)), settings(swarm, tmp_path / "joiner"))
-    with contextlib.ExitStack() as stack, pytest.raises(ConfigError, match="not to this swarm's"):
-        create_swarm(settings(swarm, tmp_path / "other", f"chain.market='{foreign}'"), tmp_path / "out.toml", stack)
-
-
-@pytest.mark.slow
-def test_the_embedded_chains_own_swarm_has_a_market(tmp_path: Path) -> None:
-    folder = tmp_path / "chain"
-    wallet = f"chain.wallet={quoted(tmp_path / 'wallet.json')}"
-    config = compose(["chain.kind=embedded", f"chain.directory={quoted(folder)}", wallet]).chain
-    for _ in range(2):
-        with contextlib.ExitStack() as stack:
-            parts = build_chain(config, "QmOwn", tmp_path, stack)
-            assert parts.market is not None
-            parts.market.check()
-    (folder / "contract.json").write_text((folder / "contract.json").read_text().split(',"market"')[0] + "}")
-    with contextlib.ExitStack() as stack:  # founded before there were markets
-        assert build_chain(config, "QmOwn", tmp_path, stack).market is None
