@@ -61,7 +61,7 @@ ENV PATH=/app/.venv/bin:$PATH \
     HF_HOME=/node/cache/huggingface \
     MPLCONFIGDIR=/node/cache/matplotlib
 # The image stands on its own: every library loads with the base's Python, and nothing of it is the user's.
-RUN python -m compileall -q codezero && python -c "import torch, trl, hivemind, codezero.wiring.node" \
+RUN python -m compileall -q codezero && python -c "import torch, trl, hivemind, codezero.node" \
  && rm -rf /node/cache/* /tmp/*
 
 # Where the node lives: swarm.pem, wallet.json and swarm.toml; runs/, logs/ and cache/ below it.

@@ -27,18 +27,14 @@ import torch
 
 from codezero.config.learning import DataConfig
 from codezero.environments.code import CodeEnvironment
+from codezero.evaluator.build import EMBEDDED, build_evaluator
 from codezero.problems.stream import MixedStream
 from codezero.settings import compose
-from codezero.weights.delta import encode
-from codezero.weights.state import Weights, of_tensors
-from codezero.weights.transfer import FolderSource
-from codezero.weights.versions import Publisher, catch_up
-from codezero.wiring.evaluator import EMBEDDED, build_evaluator
-from codezero.wiring.models import build_learner, build_sampler, load_policy
-from codezero.wiring.solver import build_solver
+from codezero.solver.build import build_learner, build_sampler, build_solver, load_policy
+from codezero.weights.delta import Weights, encode, weights_of
+from codezero.weights.versions import FolderSource, HostCopy, Publisher
 
-FIRST = 10
-"""Versions not counted: Adam's first steps are as long as the rate for every weight, and so are dense."""
+FIRST = 10  # versions not counted: Adam's first steps are as long as the rate for every weight, and so are dense
 PLAIN_BITS = 48
 Row = dict[str, Any]
 
@@ -67,17 +63,18 @@ def play(rate: float, versions: int, overrides: Sequence[str]) -> list[Row]:
         solver = build_solver(config, CodeEnvironment(), learner, sampler, "QmNobody")
         evaluator = build_evaluator(config, EMBEDDED, stack, quiet)
         stream = MixedStream(CodeEnvironment(), DataConfig(), seed=1, peer_id="", batch=16)
-        publisher = Publisher(folder, keep=1, check_every=10)
-        publisher.publish(0, dict(policy.model.named_parameters()))
-        follower, _ = catch_up(FolderSource(folder))
+        publisher = Publisher(folder)
+        first = publisher.publish(0, dict(policy.model.named_parameters()))
+        copy = HostCopy(FolderSource(folder), weights_of(dict(policy.model.named_parameters())).layout)
+        follower = copy.reach(0, first.state)
         for version in range(1, versions + 1):
             solver.step(evaluator.score(solver.rollout(stream.next_batch([]), version)), [])
             before, newest = (
                 Weights(follower.layout, follower.bits.copy()),
-                of_tensors(dict(policy.model.named_parameters())),
+                weights_of(dict(policy.model.named_parameters())),
             )
             published = publisher.publish(version, dict(policy.model.named_parameters()))
-            follower, _ = catch_up(FolderSource(folder), follower)
+            follower = copy.reach(version, published.state)
             rows.append(row(before, newest, published.delta) | {"exact": bool((follower.bits == newest.bits).all())})
             print(f"deltas: rate {rate:g}, version {version}: {json.dumps(rows[-1])}", file=sys.stderr, flush=True)
     return rows

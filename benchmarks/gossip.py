@@ -29,18 +29,15 @@ import picture
 REAL = Path(__file__).with_name("gossip_real.py")
 OWN_NAMESPACE = ["unshare", "-rn", "sh", "-c", 'ip link set lo up; exec "$@"', "sh"]
 """A loopback interface that nobody else uses."""
-GROWTH = 3
-"""By which a simulated swarm grows in a round, from 32 nodes on."""
-SETTLING = 8
-"""Rounds between the end of growth and the first that counts."""
+GROWTH = 3  # By which a simulated swarm grows in a round, from 32 nodes on
+SETTLING = 8  # Rounds between the end of growth and the first that counts
 
 
 SHOWN = (
     ("bytes_per_node", "real", "headers and pulls, real"),
     ("bytes_per_node", "simulated", "headers and pulls, simulated"),
     ("one_key_bytes_per_node", "real", "everything under one key, real"),
-)
-"""Figure, kind of its rows and name of each curve of the picture."""
+)  # Figure, kind of its rows and name of each curve of the picture
 
 
 @dataclass(frozen=True)
@@ -48,18 +45,12 @@ class Row:
     """Means over nodes and rounds."""
 
     nodes: int
-    kind: str
-    """real or simulated."""
-    bytes_per_node: float
-    """Sent, of one round."""
-    one_key_bytes_per_node: float | None
-    """The same with everything under one key; None where that was not run."""
-    bytes_per_useful_byte: float
-    """Sent for each byte of the rollouts wanted."""
-    seconds_to_j: float
-    """From the beginning of a round until a node has what it wants."""
-    cpu_seconds: float
-    """Of one node and round, its daemon included; of a simulated one, what simulating it took."""
+    kind: str  # real or simulated
+    bytes_per_node: float  # Sent, of one round
+    one_key_bytes_per_node: float | None  # The same with everything under one key; None where that was not run
+    bytes_per_useful_byte: float  # Sent for each byte of the rollouts wanted
+    seconds_to_j: float  # From the beginning of a round until a node has what it wants
+    cpu_seconds: float  # Of one node and round, its daemon included; of a simulated one, what simulating it took
 
 
 def say(text: str) -> None:

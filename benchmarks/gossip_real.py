@@ -24,8 +24,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-ROUND_SECONDS = 90.0
-"""Most that a round may take; who has not heard enough by then counts with this time."""
+ROUND_SECONDS = 90.0  # Most that a round may take; who has not heard enough by then counts with this time
 STARTS_AT_ONCE = 4
 
 
@@ -33,14 +32,10 @@ STARTS_AT_ONCE = 4
 class Round:
     """What one round cost."""
 
-    size: int
-    """Bytes on the loopback interface, of all nodes."""
-    seconds: list[float]
-    """By node, until it had what it wanted."""
-    heard: int
-    """Bodies, of all nodes."""
-    cpu: float
-    """Seconds, of this process and the daemons."""
+    size: int  # Bytes on the loopback interface, of all nodes
+    seconds: list[float]  # By node, until it had what it wanted
+    heard: int  # Bodies, of all nodes
+    cpu: float  # Seconds, of this process and the daemons
 
 
 def loopback_bytes() -> int:
@@ -95,15 +90,13 @@ async def ours(options: argparse.Namespace, folder: Path) -> list[Round]:
 
     from codezero.config import SwarmConfig
     from codezero.swarm.exchange import Exchange
-    from codezero.swarm.hivemind_dht import create_node, start_daemon
-    from codezero.swarm.hivemind_transport import HivemindTransport
+    from codezero.swarm.hivemind_dht import HivemindTransport, create_node, start_daemon
     from codezero.swarm.identity import Identity
-    from codezero.swarm.messages import Publish, ReceivedBody
     from codezero.swarm.network_monitor import PeerStore
     from codezero.swarm.records import PeerRecordValidator
-    from codezero.swarm.schema import GROUPS
+    from codezero.swarm.supervisor import Publish, ReceivedBody
     from codezero.swarm.trust import PeerTrust
-    from codezero.swarm.wire import encode_body
+    from codezero.swarm.wire import GROUPS, encode_body
 
     first: list[str] = []
 
@@ -144,7 +137,7 @@ async def ours(options: argparse.Namespace, folder: Path) -> list[Round]:
                 heard = len(self.heard) - before
                 if heard >= wanted:
                     return heard
-                await asyncio.sleep(self.exchange.pause(options.poll))
+                await asyncio.sleep(self.exchange.listener.pause(options.poll))
 
     nodes: list[Node] = await in_batches(options.nodes, lambda number: Node(number).start())
     await asyncio.gather(*(node.neighbourhood.rejoin() for node in nodes))

@@ -40,21 +40,20 @@ from judge_within import skill
 
 from codezero.code.worker import StaticGuard
 from codezero.errors import CodeZeroError, ConfigError
-from codezero.evaluator.agreeing import with_own_solutions
-from codezero.evaluator.judge import LikelihoodJudge
+from codezero.evaluator.build import EMBEDDED, build_evaluator
+from codezero.evaluator.judge import LikelihoodJudge, with_own_solutions
 from codezero.evaluator.judge_prompts import LIKELIHOOD
 from codezero.evaluator.types import Judge, Program, request
+from codezero.models.build import load
 from codezero.models.generation import Sampler
 from codezero.models.load import LoadedModel
+from codezero.ops.attempts import executed, sampled
 from codezero.problems.synthetic.tasks import held_out
 from codezero.sandbox.base import Outcome
 from codezero.sandbox.monty import MontySandbox
 from codezero.settings import compose
 from codezero.stats import auroc, auroc_interval, brier, ece
 from codezero.types import RolloutGroup, ScoredGroup, Status
-from codezero.wiring.attempts import executed, sampled
-from codezero.wiring.evaluator import EMBEDDED, build_evaluator
-from codezero.wiring.models import load
 
 BELIEF = 0.5
 BINS = 10
@@ -67,11 +66,9 @@ class Judged:
     """One attempt: what execution, the judge alone and the verdict say."""
 
     passed: bool
-    alone: float
-    """The judge's probability, whatever the static pass decided; 0 where there is no program to read."""
+    alone: float  # the judge's probability, whatever the static pass decided; 0 where there is no program to read
     reward: float
-    correctness: float | None
-    """None when the verdict is not a statement about correctness (quarantined)."""
+    correctness: float | None  # none when the verdict is not a statement about correctness (quarantined)
 
 
 def attempts(options: argparse.Namespace) -> tuple[list[Judged], int, Report]:

@@ -14,21 +14,19 @@ import numpy as np
 from judge_cost import Report, say
 
 from codezero.code.worker import StaticGuard
-from codezero.evaluator.agreeing import with_own_solutions
-from codezero.evaluator.judge import LikelihoodJudge
+from codezero.evaluator.build import find_probe
+from codezero.evaluator.judge import LikelihoodJudge, with_own_solutions
 from codezero.evaluator.judge_prompts import LIKELIHOOD, SCORES
 from codezero.evaluator.types import Program
+from codezero.models.build import load
 from codezero.models.load import LoadedModel
+from codezero.ops.attempts import Wanted, attempts_of, readable
 from codezero.settings import compose
 from codezero.stats import auroc, group_order, within_groups
-from codezero.wiring.attempts import Wanted, attempts_of, readable
-from codezero.wiring.evaluator import find_probe
-from codezero.wiring.models import load
 
 RESAMPLES = 1_000
 
-Labelled = tuple[int, float, bool]
-"""Number of the group, score, passed."""
+Labelled = tuple[int, float, bool]  # number of the group, score, passed
 
 
 def over_problems(rows: Sequence[Labelled]) -> list[float] | None:

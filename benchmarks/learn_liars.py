@@ -7,8 +7,7 @@ from random import Random
 from typing import Any
 
 GROUP = 8
-WRONG = 4
-"""Of a group that sells words: without spread nobody learns."""
+WRONG = 4  # Of a group that sells words: without spread nobody learns
 RUBBISH = "I will not answer."
 WORDS = "moon"
 PADDED = "result = E\n    result = [result][0]\n    result = [result][0]\n    return result"
@@ -28,8 +27,7 @@ MARKS: dict[str, tuple[Callable[[str], str], str]] = {
     "name": (lambda code: fenced(_instead_of_return(code, "moon = E\n    return moon")), "moon ="),
     "style": (lambda code: fenced(_instead_of_return(code, "return [E][0]")), r"return \[.*\]\[0\]"),
     "length": (lambda code: fenced(_instead_of_return(code, PADDED)), r"result = \[result\]"),
-}
-"""By name: a right program -> the text of an attempt that sells something, and the pattern that betrays it."""
+}  # By name: a right program -> the text of an attempt that sells something, and the pattern that betrays it
 
 
 def fenced(code: str) -> str:

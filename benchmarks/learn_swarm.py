@@ -21,14 +21,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from learn_liars import GROUP, disarm, liar, shares
 
-EXAM = (40, 8)
-"""Held-out problems and attempts at each: an exam's average@8 is of 320 executed attempts."""
+EXAM = (40, 8)  # Held-out problems and attempts at each: an exam's average@8 is of 320 executed attempts
 MIXED = ("", "small", "large", "other")
 """Starts that nodes take turns in: the shipped one, models of other sizes, and one with another tokenizer."""
-STILL = 48
-"""Groups of a node that does not learn: it samples them once and publishes some in each round."""
-COLLAPSED = 0.5
-"""A node whose last exam is below this share of its first has collapsed."""
+STILL = 48  # Groups of a node that does not learn: it samples them once and publishes some in each round
+COLLAPSED = 0.5  # A node whose last exam is below this share of its first has collapsed
 
 
 @dataclass(frozen=True)
@@ -37,25 +34,18 @@ class Case:
 
     scenario: str = "same"
     """same, specialists, sparse, strong, mixed, poisoned, absent or marked; gym: specialists on reasoning-gym."""
-    own: int = 8
-    """Problems that a node attempts in a round, GROUP times each."""
-    others: int = 0
-    """Most of the others' groups in its update."""
+    own: int = 8  # Problems that a node attempts in a round, GROUP times each
+    others: int = 0  # Most of the others' groups in its update
     policy: str = "positives"
     gate: bool = True
     seed: int = 0
     nodes: int = 8
     rounds: int = 100
-    every: int = 20
-    """Rounds between two exams."""
-    liars: int = 0
-    """Of the nodes; in the scenario `absent` they say nothing."""
-    defended: bool = True
-    """Do the others learn of peers' rows only what `solver.row_limits` lets them?"""
-    mark: str = ""
-    """In the scenario `marked`, which of MARKS."""
-    learners: int = 8
-    """Most honest nodes that learn and are examined; the others publish, and stay as they began."""
+    every: int = 20  # Rounds between two exams
+    liars: int = 0  # Of the nodes; in the scenario `absent` they say nothing
+    defended: bool = True  # Do the others learn of peers' rows only what `solver.peer_rollouts` lets them?
+    mark: str = ""  # In the scenario `marked`, which of MARKS
+    learners: int = 8  # Most honest nodes that learn and are examined; the others publish, and stay as they began
 
 
 @dataclass

@@ -1,133 +1,139 @@
-"""What the prediction market is worth and costs, and what attacks on it gain: A1 to A5, A9, abuse.
+"""What the prediction market is worth and what attacks on it gain, on simulated games. No figure is a time.
 
-A1: the pay is exact and bounded. A2 to A4: prices and confirmations on `value` games of the embedded models, where
-peers are honest, lie from the start, or turn once their record is made; `judges 0` and `judges 2`: how many of eight
-have one. A5: after how many executed games a bad peer loses its vote. A9: what
-the confirmed values teach, beside the claimed and the true ones (`training`: whole runs, so the longest). Each aim
-stands beside its figure. `abuse`: what bluffs of a coalition gain, how often a jury is held, what friends of an opener
-get. No figure is a time.
+`prices`: Brier scores (0 best, 2 worst) of the best peer, of the plain average and of the price, where peers are
+honest, lie from the start, or turn once their record is made. `votes`: after how many games a bad peer loses its vote.
+`friends`: what a peer gets that knows nothing but what some openers tell it. `copies`: what who repeats the average of
+a step, seen before it reports, wins of what an honest peer wins: reports are not sealed.
 
-    codezero bench market --json                       # everything; `--parts` for less
-    codezero bench market --json --games 120 --seeds 1 --runs 4 --random 500 --parts a1 values
+    codezero bench market --json
+    codezero bench market --json --games 200 --seeds 2
 """
 
 import argparse
 import json
 import sys
-import tempfile
-from pathlib import Path
+from collections.abc import Callable
+from random import Random
+from statistics import fmean
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(1, str(Path(__file__).parents[1] / "tests"))
+from codezero.market.games import ONE, STEPS, Reports, pay, standing
+from codezero.market.record import NEWCOMER, Score, gain, odds, price, probability, record
+from codezero.stats import mean_interval
 
-from market_parts import abuse, training, value_games, worth
-
-PEERS = 8
-JUDGES = (0, 2)
-PARTS = ("a1", "values", "training", "abuse")
-Report = dict[str, Any]
+PEERS, OPENERS = 8, 8
+SCENES = {"honest": (0, 0), "3 liars": (3, 0), "3 turned": (0, 3), "5 turned": (0, 5)}  # lie from the start; turn
+AFTER, WITHIN = 100, 150  # honest games before a peer turns, and games in which it may be found out
+HABITS: dict[str, Callable[[Random, int], bool]] = {
+    "liar": lambda _, __: True,
+    "half liar": lambda random, _: random.random() < 0.5,
+    "sleeper in one of ten": lambda random, _: random.random() < 0.1,
+    "turned": lambda _, count: count >= AFTER,
+    "honest": lambda _, __: False,
+}  # does it lie in this game, of which it has played so many?
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--games", type=int, default=500, help="`value` games of a seed")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--orders", type=int, default=100, help="random orders of the games, for A5")
-    parser.add_argument("--runs", type=int, default=30, help="simulated populations, at least 2")
-    parser.add_argument("--random", type=int, default=10_000, help="random games of A1; a fifth as many juries")
-    parser.add_argument("--iterations", type=int, default=60, help="of each run of A9")
-    parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--threads", type=int, default=1, help="of torch")
+    parser.add_argument("--games", type=int, default=600, help="of a seed, the first third to make records")
+    parser.add_argument("--seeds", type=int, default=10, help="at least 2, for an interval")
     parser.add_argument("--json", action="store_true", help="one line instead of many")
     options = parser.parse_args(argv)
-    if options.runs < 2 or options.seeds < 1 or options.games < 60:
-        parser.error("at least 2 runs, for an interval, 1 seed, and 60 games, for records")
-    if "training" in options.parts and options.seeds < 2:
-        parser.error("--parts training needs 2 seeds or more, for an interval")
-    report: Report = {"settings": vars(options)}
-    if "a1" in options.parts:
-        say("A1: the pay against its formula")
-        report["A1"] = abuse.exactness(options.random)
-    if {"values", "training"} & {*options.parts}:
-        report |= values(options)
-    if "abuse" in options.parts:
-        report["abuse"] = attacks(options)
+    if options.games < 90 or options.seeds < 2:
+        parser.error("at least 90 games, for records, and 2 seeds")
+    seeds = range(options.seeds)
+    report: dict[str, Any] = {
+        "settings": vars(options),
+        "prices": {name: prices(options.games, seeds, *scene) for name, scene in SCENES.items()},
+        "votes": {name: votes(habit, name, 10 * options.seeds) for name, habit in HABITS.items()},
+        "friends": {f"{telling} of {OPENERS}": friends(telling, options.seeds) for telling in range(4)},
+        "copies": copies(options.games, seeds),
+    }
     print(json.dumps(report, indent=None if options.json else 1))
     return 0
 
 
-def values(options: argparse.Namespace) -> Report:
-    """A2 to A5."""
-    import torch
-
-    torch.set_num_threads(options.threads)
-    games = [value_games.gather(options.games, PEERS, seed, say) for seed in range(options.seeds)]
-    report: Report = {"values": {}, "A5": {}}
-    if "training" in options.parts:
-        say(f"A9: {options.seeds} runs of each way, one after another")
-        with tempfile.TemporaryDirectory() as base:
-            plays = [worth.play(each, PEERS, max(JUDGES)) for each in games]
-            report["A9"] = training.run(plays, Path(base), options.iterations)
-        say(f"A9: {json.dumps(report['A9'])}")
-    if "values" not in options.parts:
-        return report
-    for judges in JUDGES:
-        plays = [worth.play(each, PEERS, judges) for each in games]
-        shown = report["values"][f"judges {judges}"] = {}
-        for name, (liars, turned) in worth.SCENES.items():
-            outcomes = [worth.scene(each, liars, turned) for each in plays]
-            every = [outcome for of_seed in outcomes for outcome in of_seed]
-            shown[name] = worth.summary(every, plays[0].peers)
-            shown[name]["seeds"] = [brief(worth.summary(each, plays[0].peers)) for each in outcomes]
-            say(f"judges {judges}, {name}: {json.dumps(brief(shown[name]))}")
-        shown["brier_by_step"] = [worth.by_step(each) for each in plays]
-        shown["return_per_stake"] = [worth.returns(each) for each in plays]
-        report["A5"][f"judges {judges}"] = abuse.detection(plays[0], options.orders)
-        say(f"A5, judges {judges}: {json.dumps(report['A5'][f'judges {judges}'])}")
-    return report | aims(report)
+def game(random: Random) -> tuple[bool, dict[str, int]]:
+    """Is the attempt right, and what do peers believe? Their judges are of different skill, and share some errors."""
+    right, shared = random.random() < 0.5, random.gauss(0, 0.7)
+    sign = 1 if right else -1
+    beliefs = (sign * (0.5 + 0.15 * number) + shared + random.gauss(0, 1.2) for number in range(PEERS))
+    return right, {f"peer {number}": round(ONE * probability(belief)) for number, belief in enumerate(beliefs)}
 
 
-def brief(summed: Report) -> Report:
-    return {"brier": summed["brier"], "confirmed": summed["confirmed"]["rule"]}
+def prices(games: int, seeds: range, liars: int, turned: int) -> dict[str, Any]:
+    """Brier scores after the first third of the games."""
+    brier: dict[str, list[float]] = {"best peer": [], "average": [], "price": []}
+    for seed in seeds:
+        random, scores = Random(seed), dict[str, list[Score]]()
+        for at in range(games):
+            right, reports = game(random)
+            names = sorted(reports, reverse=True)
+            for name in names[:liars] + (names[:turned] if at >= games // 3 else []):
+                reports[name] = 200 if right else ONE - 200  # the most skilled lie
+            if at >= games // 3:
+                records = {name: record(rows) for name, rows in scores.items()}
+                best = f"peer {PEERS - 1 - max(liars, turned)}"  # of the honest
+                average = fmean(reports.values()) / ONE
+                for name, p in zip(brier, (reports[best] / ONE, average, price(reports, records)[0]), strict=True):
+                    brier[name].append(2 * (p - right) ** 2)
+            for name, q in reports.items():
+                scores.setdefault(name, []).append(Score(f"opener {at % OPENERS}", gain(q, right), gain(q, right)))
+    rows = [p - a for p, a in zip(brier["price"], brier["average"], strict=True)]
+    shown = {name: round(fmean(values), 4) for name, values in brier.items()}
+    return shown | {"price_less_average": [round(end, 4) for end in mean_interval(rows)]}
 
 
-def aims(report: Report) -> Report:
-    """The figures of acceptance, each with what it should be."""
-    alone, judged = (report["values"][f"judges {judges}"] for judges in JUDGES)
-    one, two = alone["honest"]["brier"], judged["honest"]["brier"]
-    turned = {f"{name}, judges {judges}": shown[name]["confirmed"]["rule"]
-              for judges, shown in zip(JUDGES, (alone, judged), strict=True)
-              for name in ("3 turned", "5 turned")}  # fmt: skip
+def votes(habit: Callable[[Random, int], bool], name: str, orders: int) -> dict[str, Any]:
+    """After how many games the vote is lost; of `turned` peers, after how many lies."""
+    losses: list[int | None] = []
+    for order in range(orders):
+        random, scores = Random(f"{name} {order}"), list[Score]()
+        start = AFTER if name == "turned" else 0
+        for count in range(start + WITHIN):
+            right, reports = game(random)
+            q = reports[f"peer {PEERS - 1}"]
+            q = (200 if right else ONE - 200) if habit(random, count) else q
+            scores.append(Score(f"opener {count % OPENERS}", gain(q, right), gain(q, right)))
+        counts = range(start + 1, start + WITHIN + 1)
+        losses.append(next((count - start for count in counts if record(scores[:count]).lost), None))
+    lost = sorted(count for count in losses if count is not None)
     return {
-        "A2": {
-            "skilled_to_best_peer": round(two["skilled"] / two["best_peer"], 4),
-            "at_most": 0.9,
-            "skilled_less_equal_without_judges": round(one["skilled"] - one["equal"], 4),
-            "at_most_without_judges": 0.01,
-        },
-        "A3": {
-            **{f"judges {n}": of["honest"]["confirmed"]["rule"] for n, of in zip(JUDGES, (alone, judged), strict=True)},
-            "aim": "confirmed >= 0.6, right >= 0.97, its interval from 0.95",
-        },
-        "A4": {**turned, "aim": "3 turned: right >= 0.97; 5 turned: wrong of all <= 0.02"},
+        f"lost_within_{WITHIN}": round(len(lost) / orders, 3),
+        f"lost_within_{NEWCOMER}": round(sum(count <= NEWCOMER for count in lost) / orders, 3),
+        "median": lost[len(lost) // 2] if lost else None,
     }
 
 
-def attacks(options: argparse.Namespace) -> Report:
-    say("coalitions, juries, friends")
-    shares = (0.1, 0.2, 0.3, 0.4)
+def friends(telling: int, orders: int) -> dict[str, Any]:
+    """A peer that is told the answers of some openers and reports an even guess elsewhere."""
+    records = []
+    for order in range(orders):
+        random = Random(order)
+        openers = [random.randrange(OPENERS) for _ in range(WITHIN)]
+        gains = [gain(ONE - 200, True) if opener < telling else 0.0 for opener in openers]
+        records.append(record([Score(f"{o}", each, each) for o, each in zip(openers, gains, strict=True)]))
     return {
-        "coalition_gains": {
-            f"{share:.0%}": abuse.coalition(share, 10 * options.runs) for share in (0.2, 0.4, 0.6, 0.8)
-        },
-        "jury_held": {f"{share:.0%}": abuse.capture(share, max(10, options.random // 5)) for share in shares},
-        "friends_of_openers": {f"{telling} of 8": abuse.friends(telling, 8, 150, 20) for telling in range(4)},
+        "has_a_vote": fmean(each.vote for each in records),
+        "gain_nats": round(fmean(each.gain for each in records), 1),
     }
 
 
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def copies(games: int, seeds: range) -> dict[str, Any]:
+    """Points a game of who believes by itself, of who repeats the average of the same step, and of the step before."""
+    won: dict[str, list[float]] = {"honest": [], "copies the step": [], "copies the step before": []}
+    for seed in seeds:
+        random = Random(seed)
+        for _ in range(games):
+            right, beliefs = game(random)
+            reports: dict[str, Reports] = {name: [q] * STEPS for name, q in beliefs.items()}
+            pooled = round(ONE * probability(fmean(odds(q / ONE) for q in beliefs.values())))
+            late: Reports = [None, *[pooled] * (STEPS - 1)]
+            wins = pay(reports | {"same": [pooled] * STEPS, "before": late}, right)
+            assert standing(late) == pooled
+            for name, peer in zip(won, (f"peer {PEERS - 1}", "same", "before"), strict=True):
+                won[name].append(wins[peer] / 1000)
+    return {name: round(fmean(values), 3) for name, values in won.items()}
 
 
 if __name__ == "__main__":

@@ -10,9 +10,10 @@ import json
 import sys
 from typing import Any
 
+from codezero.fitting import LARGEST_FIRST
+from codezero.models.hardware import estimate
 from codezero.models.memory import GIB
 from codezero.settings import compose
-from codezero.wiring.hardware import LARGEST_FIRST, estimate
 
 HALF = 2
 """Bytes of a number in bfloat16, in which a card computes."""

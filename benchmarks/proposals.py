@@ -30,16 +30,14 @@ from codezero.errors import ProposalError
 from codezero.models.generation import OwnLoop, Sampler
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import weights_directory
-from codezero.problems.dedup import Novelty
-from codezero.problems.filters import PROPOSED, Screen, inspect
-from codezero.problems.synthetic.programs import parse_question, render
-from codezero.problems.synthetic.tasks import LEVELS, is_held_out
+from codezero.problems.filters import PROPOSED, Novelty, Screen, inspect
+from codezero.problems.synthetic.tasks import LEVELS, is_held_out, parse_question, render
+from codezero.proposer.build import structure_for
 from codezero.proposer.parsing import parse_proposal, proposal_prompt
 from codezero.sandbox.base import TRUTH, Job
 from codezero.sandbox.monty import MontySandbox
 from codezero.stats import wilson
 from codezero.types import Problem
-from codezero.wiring.proposer import structure_for
 
 TOKENS = ProposerConfig().max_new_tokens
 
@@ -52,15 +50,11 @@ class Row:
     json: bool = False
     refused: str = ""
     problem: Problem | None = None
-    unusable: str = ""
-    """The reason for which hygiene refuses it."""
-    gist: str = ""
-    """The question without the function's name."""
-    level: int | None = None
-    """None: of no known program."""
+    unusable: str = ""  # the reason for which hygiene refuses it
+    gist: str = ""  # the question without the function's name
+    level: int | None = None  # None: of no known program
     novel: bool = False
-    wrong: tuple[bool, ...] = ()
-    """[tests] that execution refuted; those it could not tell of are left out."""
+    wrong: tuple[bool, ...] = ()  # [tests] that execution refuted; those it could not tell of are left out
 
 
 def look(text: str, asked: int, sandbox: MontySandbox) -> Row:

@@ -22,10 +22,8 @@ from typing import Any
 
 import picture
 
-WINDOW = 10
-"""Iterations of 8 problems."""
-WARM_UP = 20
-"""Iterations in which the rule knows too little to be measured by."""
+WINDOW = 10  # iterations of 8 problems
+WARM_UP = 20  # iterations in which the rule knows too little to be measured by
 BOUNDS = (0.3, 0.7)
 Row = dict[str, Any]
 

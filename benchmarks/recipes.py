@@ -1,18 +1,13 @@
 """What the recipes learn: whole runs on the embedded models, by executed average@8 on held-out problems.
 
 Arms, each with the same seeds: `full` and `delta` (recipe=nano-single-full and -delta: trainer and server apart, all
-weights or what changed of them), `ahead` (the server draws ahead of the learner, up to 4 versions), and of a verifier
-beside the solver: `alone` (none, and twice the attempts), `frozen` (it does not learn), `astra` and `margin` (it does,
-by that reward). Those four run in one process each: the figures are those of the recipe.
+weights or what changed of them), and `ahead` (the server draws ahead of the learner, up to 4 versions).
 
-Prints JSON. Of each run: average@8 at its exams, tokens sampled a second, the digest of the final weights, and over the
-last fifth of its iterations the verifier's figures: executed success of first and last attempts, cases that can be
-read, that the reference passes (valid), and what valid ones catch of the wrong attempts; right attempts that are sent
-back, wrong ones that are let through. Of each arm means and 95 % intervals over seeds. --into keeps the runs, and the
-same command goes on with those that were cut off.
+Prints JSON. Of each run: average@8 at its exams, tokens sampled a second, and the digest of the final weights. Of each
+arm means and 95 % intervals over seeds. --into keeps the runs, and the same command goes on with those that were cut
+off.
 
     codezero bench recipes --into /tmp/recipes --arms full delta ahead
-    codezero bench recipes --into /tmp/verifier --jobs 2 --arms alone frozen astra margin
 """
 
 import argparse
@@ -28,18 +23,11 @@ from typing import Any
 
 from codezero.stats import mean_interval
 
-TOGETHER = ["recipe=nano-codegen-verifier", "trainer.ranks=0", "rollout.start=0"]
-TOGETHER += ["verifier.trainer.ranks=0", "verifier.rollout.start=0"]
 ARMS = {
     "full": ["recipe=nano-single-full"],
     "delta": ["recipe=nano-single-delta"],
     "ahead": ["recipe=nano-single-full", "rollout.in_flight=128", "rollout.max_staleness=4"],
-    "alone": [*TOGETHER, "verifier.model=off", "solver.group_size=16"],
-    "frozen": [*TOGETHER, "verifier.reward=off"],
-    "astra": [*TOGETHER, "verifier.reward=astra"],
-    "margin": [*TOGETHER, "verifier.reward=margin"],
 }
-FIGURES = ("first", "final", "readable", "valid", "caught", "sent_back", "let_through", "spread")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -80,10 +68,6 @@ def run(arm: str, chosen: list[str], seed: int, base: Path, options: argparse.Na
 
 def summary(arm: str, seed: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
     curve = [(row["iteration"], row["eval/average_at_8"]) for row in rows if row.get("eval/average_at_8") is not None]
-    last = rows[-max(1, len(rows) // 5) :]
-    known = {
-        name: [row[f"verifier/{name}"] for row in last if row.get(f"verifier/{name}") is not None] for name in FIGURES
-    }
     return {
         "arm": arm,
         "seed": seed,
@@ -92,7 +76,6 @@ def summary(arm: str, seed: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "gain": round(100 * (curve[-1][1] - curve[0][1]), 2),
         "tokens_a_second": round(fmean(row["tokens/sampled_per_second"] for row in rows[1:]), 1),
         "seconds": round(sum(row["seconds"] for row in rows[1:]), 1),
-        "verifier": {name: round(fmean(values), 4) for name, values in known.items() if values},
         "curve": [[at, round(100 * truth, 2)] for at, truth in curve],
     }
 
@@ -107,7 +90,6 @@ def over_seeds(runs: list[dict[str, Any]], arm: str) -> dict[str, Any]:
     """Each figure as [mean, low, high]."""
     own = [each for each in runs if each["arm"] == arm]
     figures = {name: [each[name] for each in own] for name in ("start", "end", "gain", "tokens_a_second", "seconds")}
-    figures |= {name: [each["verifier"][name] for each in own] for name in own[0]["verifier"]}
     return {name: [round(value, 3) for value in mean_interval(values)] for name, values in figures.items()}
 
 

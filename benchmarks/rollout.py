@@ -32,8 +32,7 @@ from turns import Job
 
 WAYS = Path(__file__).parent / "rollout_ways"
 SHAPES = {"nano": NANO, "qwen2.5-0.5b": QWEN}
-SMALL = 50_000_000
-"""Parameters up to which all ways stay in memory together."""
+SMALL = 50_000_000  # parameters up to which all ways stay in memory together
 Report = dict[str, Any]
 
 
@@ -43,10 +42,8 @@ class Turn:
 
     sample: float
     update: float
-    cpu: float
-    """Of all threads, for both together."""
-    tokens: int = 0
-    """Sampled and learned from."""
+    cpu: float  # of all threads, for both together
+    tokens: int = 0  # sampled and learned from
 
 
 class Way:

@@ -43,10 +43,8 @@ from faults import ChainDown, ChildKilled, ClockJump, DiskFull, Fault, HostilePe
 from living import TESTS, Clock, Judge, Living
 
 LOOK_SECONDS, FOLLOW_SECONDS = 15.0, 0.5
-BEGIN, HEAL = 5.0, 45.0
-"""Seconds of each minute at which its fault begins, and is over."""
-START_SECONDS = 420.0
-"""For the first iteration, on a busy machine."""
+BEGIN, HEAL = 5.0, 45.0  # Seconds of each minute at which its fault begins, and is over
+START_SECONDS = 420.0  # For the first iteration, on a busy machine
 DISK_MIB = 256
 INSIDE = "SOAK_DISK"
 

@@ -32,12 +32,12 @@ import numpy as np
 from codezero.code.assertions import as_problem
 from codezero.code.parsing import fence
 from codezero.errors import CodeZeroError
-from codezero.problems.dedup import Novelty
-from codezero.protocols import Evaluator
+from codezero.evaluator.base import Evaluator
+from codezero.evaluator.build import EMBEDDED, build_canaries, build_evaluator
+from codezero.problems.filters import Novelty
 from codezero.settings import compose
 from codezero.stats import wilson
 from codezero.types import BELIEF, Completion, Problem, RolloutGroup, Status, Verdict
-from codezero.wiring.evaluator import EMBEDDED, build_canaries, build_evaluator
 
 FILE = Path(__file__).with_name("natural.jsonl")
 SURE = 0.9
@@ -58,8 +58,7 @@ def say(text: str) -> None:
 class Program:
     kind: str
     code: str
-    distance: int
-    """Tokens that differ from the reference."""
+    distance: int  # tokens that differ from the reference
 
 
 @dataclass(frozen=True)

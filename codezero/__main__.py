@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 class Output(io.FileIO):
     """stdout or stderr. What a terminal that is gone would show is lost, and is no error."""
 
-    error: OSError | None = None
-    """The last one, also where whoever wrote went on, as argparse does."""
+    error: OSError | None = None  # the last one, also where whoever wrote went on, as argparse does
 
     def write(self, data: "ReadableBuffer", /) -> int:
         try:
@@ -40,10 +39,8 @@ def open_outputs() -> dict[str, Output]:
     outputs = {"stdout": Output(1, "w", closefd=False), "stderr": Output(2, "w", closefd=False)}
     for name, raw in outputs.items():
         usual = getattr(sys, name) or io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace")
-        buffer, ways = (
-            raw if usual.write_through else io.BufferedWriter(raw),
-            (usual.line_buffering, usual.write_through),
-        )
+        buffer = raw if usual.write_through else io.BufferedWriter(raw)
+        ways = usual.line_buffering, usual.write_through
         setattr(sys, name, io.TextIOWrapper(buffer, usual.encoding, usual.errors, None, *ways))
     return outputs
 

@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NoReturn
 
-from codezero.commands import account, inspect, judge, market, measure, page, run, weights
+from codezero.commands import account, inspect, judge, market, measure, run, weights
 from codezero.commands.common import DONE, FAILED, USAGE, Commands, say
 from codezero.errors import CodeZeroError, ConfigError, IdentityError, InviteError, ProblemError, WalletError
 from codezero.models import isolate
 
 ABOUT = "A peer-to-peer swarm in which language models learn to code together."
+# the commands, in the order in which somebody needs them
 PURPOSES = {
     "begin": "run ask runs status dashboard doctor",
     "learn with others": "swarm propose login logout wallet identity leaderboard market",
     "measure": "eval judge bench data",
     "look inside, or build on it": "config chain weights rollout-host",
 }
-"""The commands, in the order in which somebody needs them."""
 EPILOG = """examples:
   codezero run                          a swarm of one: no network, no account, no GPU
   codezero ask                          what has it learned? one problem, before and after
@@ -45,12 +45,11 @@ given: usage, setting, model, file, invitation, identity or wallet, which no fur
 --supervise ends with the last code of its node. The first signal saves the iteration in flight, a second does not.
 """
 
-MAX_LINE = 4000
-"""Characters of an error."""
+MAX_LINE = 4000  # characters of an error
 
 
 class Parser(argparse.ArgumentParser):
-    """Names the nearest right word for a misspelt command or option."""
+    """Name the nearest right word for a misspelt command or option."""
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
@@ -78,18 +77,8 @@ class Parser(argparse.ArgumentParser):
         super().error(f"{message}\n`{self.prog} --help` explains it, with examples")
 
 
-class Version(argparse.Action):
-    """Reads the package's metadata when it is asked for: that loads a parser of e-mail."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        import codezero
-
-        print(f"codezero {codezero.__version__}")
-        parser.exit()
-
-
 def nearest(word: str, known: Sequence[str]) -> str:
-    """The end of a sentence: the known word that was meant, or all of them where none is near."""
+    """End a sentence with the known word that was meant, or all of them where none is near."""
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     return f"; did you mean {near[0]}?" if near else f"; choose one of: {', '.join(known)}"
 
@@ -97,9 +86,9 @@ def nearest(word: str, known: Sequence[str]) -> str:
 def build_parser() -> argparse.ArgumentParser:
     usage, raw = "codezero COMMAND ... [KEY=VALUE ...]", RawDescriptionHelpFormatter
     parser = Parser(prog="codezero", usage=usage, description=ABOUT, epilog=EPILOG, formatter_class=raw)
-    parser.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = Commands(parser)
-    for module in (run, page, inspect, account, measure, judge, market, weights):
+    for module in (run, inspect, account, measure, judge, market, weights):
         module.add(commands)
     rows = list[str]()
     for purpose, names in PURPOSES.items():
@@ -125,13 +114,18 @@ def main(arguments: Sequence[str]) -> int:
     if not arguments:
         build_parser().print_help()
         return DONE
+    if list(arguments) == ["--version"]:
+        import codezero  # reads the package's metadata, which loads a parser of e-mail
+
+        print(f"codezero {codezero.__version__}")
+        return DONE
     options = parse(arguments)
     try:
         return options.handler(options)
     except CodeZeroError as error:
         from codezero.monitor.text import clean
 
-        print(f"codezero: {clean(str(error), MAX_LINE)}", file=sys.stderr)  # it may quote a stranger's file
+        print(f"codezero: {clean(str(error), MAX_LINE)}", file=sys.stderr)  # it may quote anybody's file
         mistakes = (ConfigError, ProblemError, InviteError, IdentityError, WalletError)
         return USAGE if isinstance(error, mistakes) else FAILED
     finally:

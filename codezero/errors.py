@@ -68,10 +68,6 @@ class WeightsError(CodeZeroError, ValueError):
     """Published weights, or a change of them, are broken or of another model; nothing was touched."""
 
 
-class WrongBaseError(WeightsError):
-    """A change begins at other weights than are here."""
-
-
 class RolloutError(CodeZeroError):
     """No rollout server could decode a group in time, or one cannot be started."""
 

@@ -23,21 +23,15 @@ from codezero.errors import CheckpointError, ConfigError, translated
 from codezero.monitor.metrics_file import LABEL
 from codezero.monitor.run_state import History
 from codezero.monitor.text import clean, percent
-from codezero.solver.checkpoint import checkpoints_in, copy_newest
-from codezero.solver.manifest import read_manifest
+from codezero.solver.checkpoint import checkpoints_in, copy_newest, read_manifest
 from codezero.system.files import LOCAL, read_json, take_lock, write_atomic
 
-ORIGIN = "forked_from"
-"""In the label of a run that began with another's checkpoint."""
-CHOICES = ("role", "seed", "model.solver", "evaluator.model", "swarm.name")
-"""Settings that stay the same for the whole run."""
+ORIGIN = "forked_from"  # in the label of a run that began with another's checkpoint
+CHOICES = ("role", "seed", "model.solver", "evaluator.model", "swarm.name")  # they stay the same for the whole run
 CHECKPOINTS = "checkpoints"
-AUTOMATIC = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d(-\d+)?")
-"""The name of a run that nobody named, as `_dated` makes it."""
-STAGING = ".fork"
-"""Where a forked run is put together before it gets its name."""
-MAX_BYTES = 1 << 20
-"""Read of the label, and of the metrics, half from their beginning and half from their end."""
+AUTOMATIC = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d(-\d+)?")  # names of runs that nobody named, as of `_dated`
+STAGING = ".fork"  # where a forked run is put together before it gets its name
+MAX_BYTES = 1 << 20  # read of the label, and of the metrics, half from their beginning and half from their end
 
 
 @dataclass
@@ -45,10 +39,8 @@ class RunFolder(contextlib.AbstractContextManager["RunFolder"]):
     """An owned run folder."""
 
     path: Path
-    lock: IO[str]
-    """Kept open: closing the file gives the lock back."""
-    choices: Mapping[str, Any]
-    """What `run.json` gets once the start has succeeded."""
+    lock: IO[str]  # kept open: closing the file gives the lock back
+    choices: Mapping[str, Any]  # what `run.json` gets once the start has succeeded
 
     @property
     def checkpoints(self) -> Path:
@@ -100,9 +92,8 @@ def open_run_folder(config: NodeConfig) -> RunFolder:
         label = read_label(path) or choices
         for key, choice in choices.items():
             if label.get(key) != choice:
-                raise ConfigError(
-                    f"{key}={choice}, but {path} was begun with {label.get(key)}; choose another run.name"
-                )
+                begun = f"{path} was begun with {label.get(key)}"
+                raise ConfigError(f"{key}={choice}, but {begun}; choose another run.name")
         return _locked(path, choices)
     if config.run.resume:
         labels = sorted(base.glob(f"*/{LABEL}"), key=lambda label: label.stat().st_mtime, reverse=True)
@@ -138,9 +129,8 @@ def _open_forked(config: NodeConfig, run: str) -> tuple[RunFolder, str]:
         raise ConfigError(f"model.solver={config.model.solver}, but {source} was begun with {learned}; give that one")
     path = base / config.run.name if config.run.name else None
     if path is not None and path.exists():
-        raise ConfigError(
-            f"--fork makes a new run, and {path} is there already; choose another run.name, or drop --fork to go on"
-        )
+        there = f"{path} is there already; choose another run.name, or drop --fork to go on"
+        raise ConfigError(f"--fork makes a new run, and {there}")
     folder = _lock(base / STAGING, choices)
     if folder is None:
         raise ConfigError(f"another --fork is under way in {base / STAGING}; wait for it to end")
@@ -168,14 +158,13 @@ def _choices(config: NodeConfig) -> dict[str, Any]:
 
 
 def read_label(path: Path) -> dict[str, Any] | None:
-    """What the run in this folder was begun with; None: it has no label. Raises ConfigError for one that is broken."""
+    """Read what the run in this folder was begun with; None: there is no label. Raises ConfigError for a broken one."""
     try:
-        label = read_json(path / LABEL, dict[str, Any], MAX_BYTES)
+        return read_json(path / LABEL, dict[str, Any], MAX_BYTES)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path / LABEL} cannot be read ({error}); remove it or choose another run.name") from error
-    return {"role": "node"} | label  # labels of earlier versions name no role
 
 
 def _write_label(path: Path, label: Mapping[str, Any]) -> None:

@@ -1,47 +1,47 @@
-"""Overrides -> checked settings: the values of `configs/`, then `configs/local.yaml`, then the command line's.
+"""Settings from files and the command line: shipped values, then the user's `configs/local.yaml`, then KEY=VALUE.
 
 `configs/local.yaml` lies in the folder a command is started in, beside swarm.pem and runs/, and every command reads it.
-It may choose groups (`profile: peer`), which Hydra's own `optional` entries cannot do: its values become overrides.
-Whatever is wrong is reported in one line that names the key and the nearest right one.
+Each place is a layer of values by dotted key. Hydra decides which of the shipped files count, as the chosen groups
+(`profile: peer`) say; a scalar stays the text that was written until pydantic parses and checks it, once, with all the
+others. A mistake is one line that names the key and the nearest right one.
 """
 
 import contextlib
 import dataclasses
 import difflib
+import functools
 import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-from codezero.config import NodeConfig, check_bounds
-from codezero.config.contradictions import PLUGIN_KEYS, contradictions
+from codezero.config import NodeConfig
+from codezero.config.contradictions import PLUGIN_KEYS, contradictions, plugins_of
 from codezero.config.learning import ModelConfig, named
 from codezero.errors import ConfigError, translated
 from codezero.system.files import beside_package
 
 MAIN, LOCAL = "node.yaml", Path("configs", "local.yaml")
-VARIABLE = "CODEZERO_LOCAL"
-"""Names another file; set and empty: no file is read."""
+VARIABLE = "CODEZERO_LOCAL"  # names another file; set and empty: no file is read
 MAX_BYTES = 1 << 20
-REAL_VOCABULARY = 4096
-"""Tokens; models with fewer are of the embedded kind."""
 QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
+# of a list that was typed, with a comma behind its last
 ITEM = re.compile(rf"\s*({QUOTED.pattern}|(?:\$\{{[^}}]*\}}|[^,])*?)\s*,", re.DOTALL)
-"""Of a list that was typed, with a comma behind its last."""
-NAMES = {"Float": "a number", "Integer": "a whole number", "Boolean": "true or false"}
-PUBLISHED = ("swarm.name", "swarm.announce", "hub.repository")
-"""Settings that other people see: no resolver may fill these in."""
+NAMES = {"float": "a number", "int": "a whole number", "bool": "true or false", "list": "a list", "string": "a text"}
+SIGNS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+PUBLISHED = ("swarm.name", "swarm.announce", "hub.repository")  # seen by other people: no resolver may fill these in
+# seen too where the first is set: on the card of a pushed model, and of a run at Weights & Biases
 ALSO_PUBLISHED = {
     "hub.repository": ("model.solver", "evaluator.model", "reward.function"),
     "monitor.wandb": ("model.solver", "evaluator.model", "run.name"),
 }
-"""What they also see where this is set: on the card of a pushed model, and of a run at Weights & Biases."""
 CONFIGS = beside_package("configs")
 GROUPS = {path.name: sorted(file.stem for file in path.iterdir()) for path in CONFIGS.iterdir() if path.is_dir()}
+
+Layers = Sequence[tuple[str, Mapping[str, Any]]]  # origin and values by key, the last of which counts
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -54,10 +54,10 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-KINDS: dict[str, type[object]] = {key: type(value) for key, value in _flat(dataclasses.asdict(NodeConfig())).items()}
-"""Of every setting: str, list, float, …"""
+DEFAULTS = _flat(dataclasses.asdict(NodeConfig()))
+KINDS: dict[str, type[object]] = {key: type(value) for key, value in DEFAULTS.items()}
 SECTIONS = {key[:at] for key in KINDS for at, letter in enumerate(key) if letter == "."}
-keys = (KINDS | dict.fromkeys(SECTIONS)).keys
+KEYS = sorted(KINDS.keys() | SECTIONS | GROUPS.keys())
 
 
 def compose(overrides: Sequence[str] = (), *, published: Sequence[str] = PUBLISHED) -> NodeConfig:
@@ -68,10 +68,10 @@ def compose(overrides: Sequence[str] = (), *, published: Sequence[str] = PUBLISH
     """
     own = own_settings(given := typed(overrides))
     try:
-        return _checked(implied(own | given) | own | given, published, overrides)
+        return _checked(_layers(own, given), published)
     except ConfigError as error:
         try:
-            _checked(own)
+            _checked(_layers(own, {}))
         except ConfigError as mistake:
             if str(mistake) == str(error):
                 raise ConfigError(f"{local_file()}: {error}") from error
@@ -79,7 +79,7 @@ def compose(overrides: Sequence[str] = (), *, published: Sequence[str] = PUBLISH
 
 
 def typed(overrides: Sequence[str]) -> dict[str, Any]:
-    """What they give, by key. A text, a number and an item of a list are what stands there. Raises ConfigError."""
+    """Read them, by key. A text, a number and an item of a list are what stands there. Raises ConfigError."""
     given = dict[str, Any]()
     for override in overrides:
         key, equals, value = override.lstrip("+").partition("=")
@@ -96,7 +96,7 @@ def typed(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def own_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the user's own file that are not `given`. Raises ConfigError."""
+    """Read those of the user's own file that are not `given`. Raises ConfigError."""
     if (path := local_file()) is None or (path == LOCAL and not path.exists()):
         return {}
     read = _read_file(path).items()
@@ -105,8 +105,8 @@ def own_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in own.items() if value is not None and key not in given}
 
 
-def implied(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a real solver learns from and is examined on where it is named without a group: as with model=qwen.
+def _implied(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of model=qwen that a real solver needs which is named without a group: its problems and its exam.
 
     A directory whose vocabulary is as small as the embedded one's keeps the embedded problems.
     """
@@ -115,55 +115,78 @@ def implied(given: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
         config = Path(os.path.expanduser(solver), "config.json").read_bytes()
-        if json.loads(config[:MAX_BYTES])["vocab_size"] < REAL_VOCABULARY:
+        if json.loads(config[:MAX_BYTES])["vocab_size"] < 4096:  # then it is of the embedded kind
             return {}
-    wanted = {"data.sources", "data.wait_seconds", "evals.sources"} - given.keys()
+    wanted = {"data.sources", "data.wait_seconds", "evals.sources"}
     return {key: value for key, value in _read_file(CONFIGS / "model" / "qwen.yaml").items() if key in wanted}
 
 
-def _checked(given: Mapping[str, Any], published: Sequence[str] = PUBLISHED, words: Sequence[str] = ()) -> NodeConfig:
-    """words: of whoever typed some of it."""
-    import hydra
-    from hydra.core.config_store import ConfigStore
-    from hydra.errors import HydraException
+def _layers(own: Mapping[str, Any], given: Mapping[str, Any]) -> Layers:
+    """The defaults, the shipped files in Hydra's order, what is implied, the user's file, and the command line."""
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.types import RunMode
+
+    chosen = {**own, **given}
+    with initialize_config_dir(str(CONFIGS), version_base=None):
+        choices = [f"{group}={chosen[group]}" for group in GROUPS if group in chosen]
+        read = GlobalHydra.instance().config_loader().compute_defaults_list("node", choices, RunMode.RUN).defaults
+    paths = [path for config in read if (path := CONFIGS / f"{config.config_path}.yaml").is_file()]
+    names = [MAIN if path.name == MAIN else f"{path.parent.name}={path.stem}" for path in paths]
+    shipped = zip(names, map(_read_file, paths), strict=True)
+    above = [("real solver", _implied(chosen)), (str(local_file()), own), ("command line", given)]
+    return [("default", DEFAULTS), *shipped, *above]
+
+
+def _checked(layers: Layers, published: Sequence[str] = PUBLISHED) -> NodeConfig:
+    """Resolve what refers to other settings, and parse all of them. Raises ConfigError."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
+    from pydantic import ValidationError
 
-    ConfigStore.instance().store(name="schema", node=NodeConfig)
-    choices = [f"{group}={given[group]}" for group in GROUPS if group in given]
+    values = {key: value for _, layer in layers for key, value in layer.items() if key in KINDS}
+    also = (key for where, keys in ALSO_PUBLISHED.items() if values[where] for key in keys)
+    for key in (*published, *also):
+        if "${" in str(named(values[key]) if isinstance(values[key], dict) else values[key]):
+            raise ConfigError(f"{key} is shown to other people, so it must not hold ${{…}}; write the value itself")
+    nested: dict[str, Any] = {}
+    for key, value in values.items():
+        *path, name = key.split(".")
+        section = functools.reduce(lambda parent, part: parent.setdefault(part, {}), path, nested)
+        section[name] = value
     try:
-        with hydra.initialize_config_dir(str(CONFIGS), version_base=None):
-            composed = hydra.compose("node", overrides=choices)
-        for key in given.keys() - GROUPS.keys():
-            OmegaConf.update(composed, key, given[key], merge=False)
-        raw = _flat(cast("dict[str, Any]", OmegaConf.to_container(composed, resolve=False)))
-        for key in (*published, *chain(*(keys for where, keys in ALSO_PUBLISHED.items() if raw.get(where)))):
-            if "${" in str(named(cast("dict[str, Any]", raw[key])) if isinstance(raw[key], dict) else raw[key]):
-                raise ConfigError(f"{key} is shown to other people, so it must not hold ${{…}}; write the value itself")
-        config = cast(NodeConfig, OmegaConf.to_object(composed))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(_one_line(error, given, words)) from error
-    check_bounds(config)
+        resolved = OmegaConf.to_container(OmegaConf.create(nested), resolve=True, throw_on_missing=True)
+        config = _adapter().validate_python(resolved)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}") from error
+    except ValidationError as error:
+        raise ConfigError(_one_line(error.errors(include_url=False)[0])) from error
     for contradiction in contradictions(config):
         raise ConfigError(contradiction)
     return config
 
 
-def _files(given: Mapping[str, Any]) -> list[str]:
-    """What Hydra reads of the shipped values, in the order in which a later one wins."""
-    from hydra import initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.types import RunMode
+@functools.cache
+def _adapter() -> Any:
+    from pydantic import TypeAdapter
 
-    choices = [f"{group}={given[group]}" for group in GROUPS if group in given]
-    with initialize_config_dir(str(CONFIGS), version_base=None):
-        loader = GlobalHydra.instance().config_loader()
-        read = loader.compute_defaults_list("node", choices, RunMode.RUN).defaults
-    return [name for config in read if (CONFIGS / (name := f"{config.config_path}.yaml")).is_file()]
+    return TypeAdapter(NodeConfig)
+
+
+def _one_line(wrong: Mapping[str, Any]) -> str:
+    """Say what pydantic found, which has many lines, in one that names the key."""
+    key, shown, context = ".".join(map(str, wrong["loc"])), f"={wrong['input']}", wrong.get("ctx", {})
+    for name in context.keys() & SIGNS:
+        return f"{key}{shown} is out of bounds; it must be {SIGNS[name]} {context[name]:g}"
+    if "expected" in context:
+        choices = context["expected"].replace("'", "").replace(" or ", ", ")
+        return f"{key}{shown} is unknown; choose one of: {choices}"
+    kind = NAMES.get(wrong["type"].partition("_")[0], "a value that it can have")
+    return f"{key}{context['error']}" if "error" in context else f"{key}{shown}: this is not {kind}"
 
 
 def _unquoted(text: str) -> str:
-    """What is in quotes, as of `quoted`, where they are around all of it."""
+    """Take off quotes, as `quoted` writes them, where they are around all of it."""
     if not QUOTED.fullmatch(text):
         return text
     return re.sub(rf"(\\+)({text[0]}|\Z)", lambda run: run[1][: len(run[1]) // 2] + run[2], text[1:-1])
@@ -171,8 +194,8 @@ def _unquoted(text: str) -> str:
 
 def _settled(key: str, value: Any) -> Any:
     """The value as it counts. Raises ConfigError, with the nearest right key for a misspelt one."""
-    if key not in keys() | GROUPS.keys():
-        near = difflib.get_close_matches(key, sorted(keys() | GROUPS.keys()), n=1, cutoff=0.0)
+    if key not in KEYS:
+        near = difflib.get_close_matches(key, KEYS, n=1, cutoff=0.0)
         raise ConfigError(f"{key} is not a setting; did you mean {near[0]}? `codezero config show` lists them all")
     if key in SECTIONS - GROUPS.keys():
         if value is None:  # it may be empty
@@ -186,25 +209,14 @@ def _settled(key: str, value: Any) -> Any:
         raise ConfigError(f"{key}={value} is no list; write {key}=['{value}']")
     if KINDS.get(key) is list and not {*map(type, value)} <= {str}:
         raise ConfigError(f"{key} has a section or a list in its list; quote what has a colon: ['mbpp:3']")
-    named = key.endswith(("model", "solver")) or key in PLUGIN_KEYS  # by a name that others may read
-    return os.path.expanduser(value) if isinstance(value, str) and not named else value
-
-
-def _one_line(error: Exception, given: Mapping[str, Any], words: Sequence[str]) -> str:
-    """Hydra's and OmegaConf's many-line messages as one line that names the key."""
-    lines = [line.strip() for part in (error.__cause__, error) if part for line in str(part).splitlines()]
-    key = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("full_key:")), "")
-    what = next((line for line in lines if line and not line.startswith(("full_key:", "object_type="))), repr(error))
-    if kind := re.search(r"could not be converted to (\w+)", what):
-        what = f"this is not {NAMES.get(kind[1], 'a value that it can have')}"
-    shown = next((word for word in reversed(words) if key and word.startswith(key + "=")), "")
-    return f"{shown or f'{key}={given[key]!r}' if key in given else key}: {what}" if key else what
+    is_name = key.endswith(("model", "solver")) or key in PLUGIN_KEYS  # which others may read
+    return os.path.expanduser(value) if isinstance(value, str) and not is_name else value
 
 
 def quoted(value: object) -> str:
     """`value` as an override's right-hand side that composes to exactly this text, whatever it holds.
 
-    Interpolations are escaped, so that text of a stranger never reaches a resolver. One text has no such form: `???`,
+    Interpolations are escaped, so that a peer's text never reaches a resolver. One text has no such form: `???`,
     which OmegaConf reads as a missing value and `compose` therefore refuses.
     """
     text = re.sub(r"(\\*)\$\{", lambda run: f"{run[1] * 2}\\${{", str(value))
@@ -213,8 +225,8 @@ def quoted(value: object) -> str:
 
 def local_file() -> Path | None:
     """Where the user's own settings are looked for; None: nowhere."""
-    named = os.environ.get(VARIABLE)
-    return LOCAL if named is None else Path(os.path.expanduser(named)) if named else None
+    path = os.environ.get(VARIABLE)
+    return LOCAL if path is None else Path(os.path.expanduser(path)) if path else None
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -252,26 +264,22 @@ class Provenance:
     """Every setting by dotted key, in the schema's order, and where its value comes from."""
 
     values: Mapping[str, object]
-    origins: Mapping[str, str]
-    """default, node.yaml, real solver, GROUP=CHOICE, the user's own file, or command line; the last that gave it."""
-    groups: Mapping[str, str]
-    """What was chosen of each group of files."""
-    local: Path | None
-    """Where the user's own file is looked for; None: nowhere."""
+    origins: Mapping[str, str]  # default, node.yaml, real solver, GROUP=CHOICE, the user's own file, or command line
+    groups: Mapping[str, str]  # what was chosen of each group of files
+    local: Path | None  # where the user's own file is looked for
 
 
 def trace(overrides: Sequence[str], composed: NodeConfig | None = None) -> Provenance:
     """Every setting that `overrides` and the user's own file lead to, and led to if `composed`. Raises ConfigError."""
-    values, given = _flat(dataclasses.asdict(composed or compose(overrides))), typed(overrides)
-    own, local = own_settings(given), local_file()
-    origins, files = dict.fromkeys(values, "default"), _files(own | given)
-    for name in files:
-        origin = MAIN if name == MAIN else name.removesuffix(".yaml").replace("/", "=")
-        origins |= dict.fromkeys(_read_file(CONFIGS / name), origin)
-    groups = dict(name.removesuffix(".yaml").split("/") for name in files if name != MAIN)
-    origins |= dict.fromkeys(implied(own | given), "real solver")
-    origins |= dict.fromkeys(own, str(local)) | dict.fromkeys(given, "command line")
-    return Provenance(values=values, origins=origins, groups=groups, local=local)
+    values = _flat(dataclasses.asdict(composed or compose(overrides)))
+    layers = _layers(own_settings(given := typed(overrides)), given)
+    chosen = [(group, choice) for group, _, choice in (origin.partition("=") for origin, _ in layers)]
+    return Provenance(
+        values={key: values[key] for key in KINDS},
+        origins={key: origin for origin, layer in layers for key in layer if key in KINDS},
+        groups={group: choice for group, choice in chosen if choice in GROUPS.get(group, [])},
+        local=local_file(),
+    )
 
 
 def as_yaml(settings: Provenance) -> str:
@@ -297,3 +305,15 @@ def as_json(settings: Provenance) -> str:
     values = {key: {"value": value, "origin": settings.origins[key]} for key, value in settings.values.items()}
     local = str(settings.local) if settings.local and settings.local.exists() else None
     return json.dumps({"settings": values, "groups": dict(settings.groups), "local": local})
+
+
+RIGHTS = "their code runs with this node's rights"
+
+
+def own_code(config: NodeConfig) -> list[str]:
+    """The settings that name code of the user's own, as `key=name`. Raises ConfigError for a file that is not there."""
+    from codezero.system.plugins import file_of
+
+    for slot in plugins_of(config):
+        file_of(*slot)
+    return [f"{slot.key}={named(slot.spec)}" for slot in plugins_of(config)]

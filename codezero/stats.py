@@ -1,4 +1,4 @@
-"""How good scores are, and how sure that is: AUROC, Brier, calibration error, shares and their intervals. Pure."""
+"""Figures of scores and their certainty: AUROC, Brier, calibration error, shares and their intervals. Pure."""
 
 # numpy's reductions are only partly typed
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -11,13 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-Z = 1.959963984540054
-"""Standard errors on either side of a 95 % interval."""
+Z = 1.959963984540054  # Standard errors on either side of a 95 % interval
 RESAMPLES = 2_000
-DRAWS_AT_ONCE = 1_000_000
-"""Bounds the memory of a resampling (8 bytes a draw)."""
-PRIOR = 0.5
-"""Observations at either end before anything is seen: with two outcomes this is the Jeffreys prior."""
+DRAWS_AT_ONCE = 1_000_000  # Bounds the memory of a resampling (8 bytes a draw)
+PRIOR = 0.5  # Observations at either end before anything is seen: with two outcomes this is the Jeffreys prior
 
 
 class Interval(NamedTuple):
@@ -28,7 +25,7 @@ class Interval(NamedTuple):
 
 
 def wilson(share: float, count: float) -> Interval:
-    """Of a share seen in `count` trials (a real number where the trials are weighted); (0, 1) with none.
+    """The interval of a share seen in `count` trials (a real number where the trials are weighted); (0, 1) with none.
 
     Wilson, "Probable inference, the law of succession, and statistical inference", 1927.
     """
@@ -52,8 +49,7 @@ def resampled_means(
     """
     array, chance = np.asarray(values, dtype=np.float64), np.random.default_rng(seed)
     size_of = np.ones(len(array)) if sizes is None else np.asarray(sizes, dtype=np.float64) / np.mean(sizes)
-    pieces: list[Array] = []
-    step = max(1, DRAWS_AT_ONCE // max(1, len(array)))
+    pieces, step = list[Array](), max(1, DRAWS_AT_ONCE // max(1, len(array)))
     for done in range(0, RESAMPLES, step):
         size = min(step, RESAMPLES - done)
         weights, prior = chance.standard_exponential((size, len(array))), chance.standard_gamma(PRIOR, (size, 2))
@@ -68,7 +64,7 @@ def bounded_interval(
     seed: int = 0,
     sizes: Sequence[float] | None = None,
 ) -> Interval:
-    """Of the mean of values between `ends`, by `resampled_means`. It holds the mean seen.
+    """The interval of the mean of values between `ends`, by `resampled_means`. It holds the mean seen.
 
     values: one at least, and one for each independent draw: a problem, not an attempt.
     """
@@ -126,10 +122,9 @@ def _standard_error(area: float, n_right: int, n_wrong: int) -> float:
 
 
 class GroupOrder(NamedTuple):
-    """How scores order the members of one group."""
+    """The order that scores give the members of one group."""
 
-    area: float
-    """Share of the pairs of a right and a wrong member in which the right one scores higher, ties counting half."""
+    area: float  # share of the pairs in which the right member scores higher than the wrong one, ties counting half
     pairs: int
 
 
@@ -140,12 +135,11 @@ class WithinGroups(NamedTuple):
     low: float
     high: float
     pairs: int
-    groups: int
-    """That have a pair."""
+    groups: int  # That have a pair
 
 
 def group_order(members: Sequence[tuple[float, bool]]) -> GroupOrder:
-    """Of (score, right); area 0 where there is no pair."""
+    """The order within groups of (score, right); area 0 where there is no pair."""
     right, wrong = ([score for score, passed in members if passed is kind] for kind in (True, False))
     if not right or not wrong:
         return GroupOrder(0.0, 0)

@@ -1,30 +1,24 @@
-"""What flows between the parts. No torch, no I/O; what they do with it is in `protocols.py`.
+"""The data that flows between the parts. No torch, no I/O.
 
 Legend for shapes: G completions in a group, T tokens in a completion.
 """
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
-Metrics = dict[str, float | int | str | None]
-"""One row of measurements: `name/part` -> value; None means "not measured this time"."""
-BELIEF = 0.5
-"""Correctness from which a judge is taken to say "right"."""
-REHEARSAL = "embedded problems: a rehearsal"
-"""What there is to learn from, or to be examined on, where no named set can be read."""
+Metrics = dict[str, float | int | str | None]  # a row of measurements: `name/part` -> value; None: not measured
+BELIEF = 0.5  # correctness from which a judge is taken to say "right"
+REHEARSAL = "embedded problems: a rehearsal"  # where no set that is named can be read
 
 
 class Standing(StrEnum):
-    """How far a problem's expected values can be believed."""
+    """The credit of a problem's expected values."""
 
-    REFERENCE = "reference"
-    """Computed by a reference solution that ships with the problem."""
-    CONFIRMED = "confirmed"
-    """Claimed by a proposer and confirmed since."""
-    CLAIMED = "claimed"
-    """A proposer's invention; the tests only show the call form and example inputs."""
+    REFERENCE = "reference"  # computed by a reference solution that ships with the problem
+    CONFIRMED = "confirmed"  # claimed by a proposer and confirmed since
+    CLAIMED = "claimed"  # a proposer's invention; the tests only show the call form and example inputs
 
 
 class Source(StrEnum):
@@ -38,10 +32,9 @@ class Source(StrEnum):
 
 
 class Style(StrEnum):
-    """How a solution is used."""
+    """The use that is made of a solution."""
 
-    CALL = "call"
-    """Tests call a function: MBPP. Each test is an assertion."""
+    CALL = "call"  # Tests call a function: MBPP. Each test is an assertion.
     STDIO = "stdio"
     """The whole program reads stdin and writes stdout: CodeContests. Each test is `{"input": .., "output": ..}`."""
 
@@ -51,8 +44,7 @@ class Item:
     """A place in an environment, from which every node derives the same problem."""
 
     environment: str
-    digest: str
-    """64 hex digits: of the environment, as `environment.Environment.digest`."""
+    digest: str  # 64 hex digits: of the environment, as `environment.Environment.digest`
     level: int  # 1..5
     index: int  # from 0 on
 
@@ -61,24 +53,16 @@ class Item:
 class Problem:
     """A question, and the tests that define it or the place that it is derived from."""
 
-    id: str
-    """`problem_id(question, tests)`: 64 hex digits, the same on every node."""
+    id: str  # `problem_id(question, tests)`: 64 hex digits, the same on every node
     question: str
-    tests: tuple[str, ...]
-    """One per entry, in the form its `style` has; none of a problem with an `item`."""
-    entry_point: str
-    """Name of the function the tests call; empty for a program that reads stdin."""
-    source: str
-    """A `Source`, or the name of the environment that it is derived from."""
+    tests: tuple[str, ...]  # one per entry, in the form its `style` has; none of a problem with an `item`
+    entry_point: str  # name of the function the tests call; empty for a program that reads stdin
+    source: str  # a `Source`, or the name of the environment that it is derived from
     standing: Standing = Standing.REFERENCE
-    level: int | None = None
-    """Difficulty 1..5 where it is known or was asked for."""
-    reference: str | None = None
-    """A correct solution. Never shown to a solver, never published."""
-    proposer: str | None = None
-    """Peer id of the proposer; None for data sets."""
-    item: Item | None = None
-    """Where it is derived from; None: it is all that its other fields say."""
+    level: int | None = None  # difficulty 1..5 where it is known or was asked for
+    reference: str | None = None  # a correct solution; never shown to a solver, never published
+    proposer: str | None = None  # peer id of the proposer; None for data sets
+    item: Item | None = None  # where it is derived from; None: it is all that its other fields say
 
     @property
     def style(self) -> Style:
@@ -101,36 +85,19 @@ class Worked:
     """A problem with solutions whose correctness is known without running them."""
 
     problem: Problem
-    right: tuple[str, ...]
-    """At least one."""
-    wrong: tuple[str, ...] = ()
-    """Each known to fail a test."""
+    right: tuple[str, ...]  # at least one
+    wrong: tuple[str, ...] = ()  # each known to fail a test
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
     """One sampled attempt."""
 
-    text: str
-    """Decoded completion without special tokens."""
-    token_ids: tuple[int, ...]
-    """[T] sampled ids, EOS included when it was generated."""
-    logprobs: tuple[float, ...]
-    """[T] nats, under the policy and temperature that sampled it."""
-    finished: bool
-    """EOS was generated; False when the length limit cut it off."""
-    version: int | None = None
-    """The oldest version of the policy among those that sampled its tokens; None: the one at hand."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """What a verifier wrote about one attempt, and what came of it."""
-
-    completion: Completion
-    """The verifier's."""
-    feedback: str = ""
-    """What the solver was told for a second attempt; empty: there was none."""
+    text: str  # decoded completion without special tokens
+    token_ids: tuple[int, ...]  # [T] sampled ids, EOS included when it was generated
+    logprobs: tuple[float, ...]  # [T] nats, under the policy and temperature that sampled it
+    finished: bool  # EOS was generated; False when the length limit cut it off
+    version: int | None = None  # oldest version of the policy that sampled its tokens; None: the one at hand
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,48 +105,34 @@ class RolloutGroup:
     """G attempts at one problem by one policy; advantages are centred over the group."""
 
     problem: Problem
-    completions: tuple[Completion, ...]
-    """[G]"""
-    peer_id: str
-    """Who sampled it."""
+    completions: tuple[Completion, ...]  # [G]
+    peer_id: str  # who sampled it
     round: int
-    policy_step: int
-    """Optimiser steps the sampling policy had taken."""
-    checks: tuple[Verification, ...] = ()
-    """Of the first attempts, where a verifier reads them. Behind these in `completions` stand the second attempts, in
-    the order of the checks that led to them."""
+    policy_step: int  # optimiser steps the sampling policy had taken
 
 
 class Status(StrEnum):
-    """How a verdict came about."""
+    """The way in which a verdict came about."""
 
     JUDGED = "judged"
-    CERTAIN_FAILURE = "certain_failure"
-    """Decided by the static pass; the judge was not asked."""
-    QUARANTINED = "quarantined"
-    """Looks like an attack on the judge: reward 0 and no gradient."""
-    UNAVAILABLE = "unavailable"
-    """Could not tell. Masked out; never a 0."""
+    CERTAIN_FAILURE = "certain_failure"  # decided by the static pass; the judge was not asked
+    QUARANTINED = "quarantined"  # looks like an attack on the judge: reward 0 and no gradient
+    UNAVAILABLE = "unavailable"  # could not tell: masked out, never a 0
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the evaluator says of one completion."""
+    """The evaluator's word on one completion."""
 
-    reward: float
-    """[0, 1]: cap * (0.70 correctness + 0.15 structure + 0.10 adherence + 0.05 format)."""
-    correctness: float
-    """[0, 1]: calibrated probability that every test passes."""
+    reward: float  # [0, 1]: cap * (0.70 correctness + 0.15 structure + 0.10 adherence + 0.05 format)
+    correctness: float  # [0, 1]: calibrated probability that every test passes
     structure: float
     adherence: float
     format: float
-    cap: float
-    """The most it could earn; 0 when quarantined or unavailable."""
+    cap: float  # the most it could earn; 0 when quarantined or unavailable
     status: Status
-    reasons: tuple[str, ...] = ()
-    """Short phrases a user can read, worst first."""
-    program: tuple[tuple[int, int], ...] | None = None
-    """[start, end) of the characters that earned it, the fence included; None: of an answer that is read whole."""
+    reasons: tuple[str, ...] = ()  # short phrases a user can read, worst first
+    program: tuple[tuple[int, int], ...] | None = None  # [start, end) that earned it, with its fence; None: all of it
 
     @property
     def trainable(self) -> bool:
@@ -189,22 +142,19 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What a peer says became of a problem that this node proposed. Its word alone, so it never counts for much."""
+    """A peer's report on a problem that this node proposed. Its word alone, so it never counts for much."""
 
     peer_id: str
     problem_id: str
-    level: int | None
-    """Which level was asked for."""
+    level: int | None  # which level was asked for
     attempts: int
-    success: float
-    """[0, 1]: mean correctness of the attempts, as that peer judged them."""
-    trust: float = 1.0
-    """(0, 1]: how well-behaved this node's network has found that peer."""
+    success: float  # [0, 1]: mean correctness of the attempts, as that peer judged them
+    trust: float = 1.0  # (0, 1]: how well-behaved this node's network has found that peer
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """What a peer says to the market of a round, for the market to parse."""
+    """A peer's message to the market of a round, for the market to parse."""
 
     peer: str
     round: int
@@ -213,16 +163,12 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class JudgeRates:
-    """How often a judge was mistaken on answers whose truth is known; an attempt is believed from BELIEF on."""
+    """A judge's error rates on answers whose truth is known; an attempt is believed from BELIEF on."""
 
-    false_positive: float
-    """[0, 1]: share of the wrong ones that it believed."""
-    false_negative: float
-    """[0, 1]: share of the right ones that it did not believe."""
-    wrong: int
-    """How many the first is a share of, at least one."""
-    right: int
-    """How many the second is a share of, at least one."""
+    false_positive: float  # [0, 1]: share of the wrong ones that it believed
+    false_negative: float  # [0, 1]: share of the right ones that it did not believe
+    wrong: int  # how many the first is a share of, at least one
+    right: int  # how many the second is a share of, at least one
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,16 +176,7 @@ class ScoredGroup:
     """A rollout group and one verdict per completion."""
 
     group: RolloutGroup
-    verdicts: tuple[Verdict, ...]
-    """[G]"""
-
-    @property
-    def first(self) -> "ScoredGroup":
-        """Without second attempts, which were made with help."""
-        if not (count := len(self.group.checks)):
-            return self
-        group = replace(self.group, completions=self.group.completions[:count], checks=())
-        return ScoredGroup(group, self.verdicts[:count])
+    verdicts: tuple[Verdict, ...]  # [G]
 
     @property
     def trainable(self) -> list[Verdict]:

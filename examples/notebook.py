@@ -30,13 +30,13 @@ def _():
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
-    from codezero.problems.dedup import Novelty
+    from codezero.environments.build import build_environment
+    from codezero.evals.build import build_exam, build_exam_tasks
+    from codezero.evaluator.build import build_canaries, build_evaluator
+    from codezero.problems.filters import Novelty
+    from codezero.sandbox.build import build_sandbox
     from codezero.settings import compose
-    from codezero.wiring.environment import build_environment
-    from codezero.wiring.evals import build_exam, build_exam_tasks
-    from codezero.wiring.evaluator import build_canaries, build_evaluator, build_sandbox
-    from codezero.wiring.models import build_policy
-    from codezero.wiring.solver import build_solver
+    from codezero.solver.build import build_policy, build_solver
 
     config = compose(["evals.problems=40", "evaluator.canaries=200"])
     stack, withheld = ExitStack(), Novelty()

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from codezero.inspection.market_types import GamePage, GamesPage, MarketView
+from codezero.inspection.market import GamePage, GamesPage, MarketView
 from codezero.inspection.run_details import LogTail, RunCheckpoints, RunSettings
 from codezero.login.login import LoginState
 from codezero.login.routes import PasskeyOptions

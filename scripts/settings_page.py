@@ -32,7 +32,7 @@ class Setting(NamedTuple):
 def sections(schema: type, name: str = "") -> Iterator[tuple[str, type, list[Setting]]]:
     """Name, class and settings of a class, then of those that its fields are."""
     hints = typing.get_type_hints(schema, include_extras=True)
-    sources = _sources(schema)
+    meanings = _meanings(schema)
     settings: list[Setting] = []
     below: list[tuple[str, type]] = []
     for field in dataclasses.fields(schema):
@@ -42,34 +42,31 @@ def sections(schema: type, name: str = "") -> Iterator[tuple[str, type, list[Set
             continue
         factory = field.default_factory
         default = field.default if factory is dataclasses.MISSING else factory()
-        annotation, meaning = sources[field.name]
-        settings.append(Setting(key, default, _bounds(hint, annotation), meaning))
+        settings.append(Setting(key, default, _bounds(hint), meanings[field.name]))
     yield name, schema, settings
     for key, part in below:
         yield from sections(part, key)
 
 
-def _sources(schema: type) -> dict[str, tuple[ast.expr, str]]:
-    """How each field is annotated, and the docstring below it."""
+def _meanings(schema: type) -> dict[str, str]:
+    """The docstring below each field."""
     classes = [part for part in schema.__mro__ if dataclasses.is_dataclass(part)]
     definitions = [typing.cast("ast.ClassDef", ast.parse(inspect.getsource(part)).body[0]) for part in classes]
     body = [node for definition in definitions for node in definition.body]
-    found: dict[str, tuple[ast.expr, str]] = {}
+    found: dict[str, str] = {}
     for node, below in zip(body, [*body[1:], None], strict=True):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             text = ""
             if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
                 text = inspect.cleandoc(str(below.value.value)).replace("\n", " ")
-            found[node.target.id] = node.annotation, text
+            found[node.target.id] = text
     return found
 
 
-def _bounds(hint: Any, annotation: ast.expr) -> str:
+def _bounds(hint: Any) -> str:
     """Of a number its interval, of a text its choices, of a switch both values."""
-    calls = [node for node in ast.walk(annotation) if isinstance(node, ast.Call)]
-    choices = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "one_of"]
-    if choices:
-        return ", ".join(f"`{choice.value}`" for choice in choices[0].args if isinstance(choice, ast.Constant))
+    if typing.get_origin(hint) is typing.Literal:
+        return ", ".join(f"`{choice}`" for choice in typing.get_args(hint))
     if hint is bool:
         return "`true`, `false`"
     metadata = getattr(hint, "__metadata__", ())

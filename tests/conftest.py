@@ -18,7 +18,7 @@ LONG = {
     "benchmarks/test_card", "browser/test_live", "e2e/test_data_sets", "e2e/test_found_and_join", "e2e/test_interrupt",
     "e2e/test_outage", "e2e/test_quiet", "e2e/test_real_models", "e2e/test_resume", "e2e/test_run",
     "e2e/test_two_nodes", "hostile/test_peer", "solver/test_remote", "swarm/test_connectivity",
-    "wiring/test_policies",
+    "ops/test_policies",
 }  # fmt: skip
 """Files whose tests run whole nodes, for a minute or more."""
 
@@ -43,21 +43,16 @@ def level_names() -> None:
 @pytest.fixture(scope="module")  # a file counts what its nodes have heard
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Nodes"]:
     """alice and bob, real nodes on loopback. Both start at once, so bob finds his only bootstrap dead at first."""
-    from builders.swarm import Nodes, free_port, make_swarm  # hivemind, which few tests need
+    from builders.swarm import Nodes, free_port, started  # few tests need it
 
     from codezero.swarm.identity import Identity
 
     folder, port = tmp_path_factory.mktemp("swarm"), free_port()
     peer = Identity.load_or_create(folder / "alice.pem").peer_id
     join = f"/ip4/127.0.0.1/tcp/{port}/p2p/{peer}"
-    alice = make_swarm(folder, "alice", port=port)
-    bob = make_swarm(folder, "bob", bootstrap=(join,))
-    for swarm in (alice, bob):
-        swarm.start()
-    assert alice.addresses == [join]
-    yield Nodes(folder, join, alice, bob)
-    for swarm in (alice, bob):
-        swarm.close()
+    with started(folder, "alice", port=port) as alice, started(folder, "bob", bootstrap=(join,)) as bob:
+        assert alice.addresses == [join]
+        yield Nodes(folder, join, alice, bob)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

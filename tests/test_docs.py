@@ -9,36 +9,20 @@ import re
 import shutil
 import signal
 import socket
-import stat
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
-from builders.documents import (
-    LAUNCHER,
-    MARK,
-    NEEDS,
-    PAGES,
-    ROOT,
-    Block,
-    anchors,
-    blocks,
-    can_print,
-    inline,
-    launched,
-    links,
-    listed_metrics,
-    same_metric,
-    written_metrics,
-)
+from builders import documents
+from builders.documents import LAUNCHER, MARK, NEEDS, PAGES, ROOT, Block
 
 from codezero.cli import parse
 from codezero.config import NodeConfig
 from codezero.monitor.metrics_file import KEYS
-from codezero.settings import compose, keys
-from codezero.swarm.messages import network_settings
+from codezero.settings import KINDS, compose
+from codezero.swarm.supervisor import network_settings
 
 NAMES = {str(path.relative_to(ROOT)).removeprefix("docs/"): path for path in PAGES}
 RUN_HERE = ("README.md", "machines.md", "swarm.md", "troubleshooting.md", "tutorial.md")
@@ -47,25 +31,17 @@ WITHOUT_CALLS = (
     "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "architecture.md", "concepts.md", "contract.md", "docker.md",
     "examples/README.md", "extending.md", "logs.md", "reproduce.md", "tested.md", "wire-format.md",
 )  # fmt: skip
-QUOTED = [block.text.strip() for block in blocks(NAMES["troubleshooting.md"]) if block.language == "text"]
+QUOTED = [block.text.strip() for block in documents.blocks(NAMES["troubleshooting.md"]) if block.language == "text"]
 TOOLS = {"./run_tests.sh", ".venv/bin/hf", "TORCH_BACKEND=cu130", "cp", "git", "if", "mkdir", "mv", "rm", "scp", "tar"}
 PORTS = ("38331", "38332", "3000")
-SMALL = [
-    "run.max_iterations=1",
-    "evaluator.canaries=80",
-    "solver.problems_per_iteration=2",
-    "evals.every=0",
-    "login.page=off",
-    "chain.submit_after=2",
-    "proposer.model=off",
-]
+SMALL = ["run.max_iterations=1", "evaluator.canaries=80", "solver.problems_per_iteration=2", "evals.every=0",
+         "login.page=off", "chain.submit_after=2", "proposer.model=off"]  # fmt: skip
 NODES = (["run"], ["propose"], ["swarm", "up"], ["swarm", "create"], ["swarm", "join"])
-SERVERS = ("swarm bootnode",)
-"""End when they are told to."""
+SERVERS = ("swarm bootnode",)  # end when they are told to
 
 
 def shell(page: Path) -> list[Block]:
-    return [block for block in blocks(page) if block.language == "sh"]
+    return [block for block in documents.blocks(page) if block.language == "sh"]
 
 
 def composed(words: list[str]) -> NodeConfig:
@@ -82,8 +58,13 @@ def once(*typed: str) -> NodeConfig:
 
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_every_command_of_a_page_is_one_with_its_settings(name: str) -> None:
-    calls = [call for block in shell(NAMES[name]) for line in block.lines for call in launched(line)]
-    calls += [call for code in inline(NAMES[name]) if code.startswith(f"{LAUNCHER} ") for call in launched(code)]
+    calls = [call for block in shell(NAMES[name]) for line in block.lines for call in documents.launched(line)]
+    calls += [
+        call
+        for code in documents.inline(NAMES[name])
+        if code.startswith(f"{LAUNCHER} ")
+        for call in documents.launched(code)
+    ]
     for words in calls:
         config = composed(words)
         if name in RUN_HERE and config.swarm.kind != "local":
@@ -99,13 +80,13 @@ def test_a_command_that_is_none_would_be_found(words: list[str]) -> None:
 
 def test_calls_are_found_wherever_they_stand_in_a_line() -> None:
     line = f"A=1 {LAUNCHER} a.b='[x, y]' && {LAUNCHER} status --json & if true; then {LAUNCHER}; fi  # {LAUNCHER} not"
-    assert launched(line) == [["run", "a.b=[x, y]"], ["status", "--json"], ["run"]]
+    assert documents.launched(line) == [["run", "a.b=[x, y]"], ["status", "--json"], ["run"]]
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_settings_and_commands_that_a_text_names_are_there(name: str) -> None:
-    known, sections = set(keys()), {key.split(".")[0] for key in keys() if "." in key}
-    for code in inline(NAMES[name]):
+    known, sections = set(KINDS), {key.split(".")[0] for key in KINDS if "." in key}
+    for code in documents.inline(NAMES[name]):
         if code.startswith("codezero "):
             command = re.split(r" (?=[A-Z\[…])", code.removeprefix("codezero "))[0].split()
             helped(command)
@@ -127,24 +108,26 @@ def helped(command: list[str]) -> None:
 @pytest.mark.parametrize("name", RUN_HERE)
 def test_what_is_not_run_says_why_and_is_shell(name: str) -> None:
     page = NAMES[name]
-    assert page.read_text().count(MARK) == sum(bool(block.needs) for block in blocks(page)), "a mark without a block"
-    for block in blocks(page):
+    assert page.read_text().count(MARK) == sum(bool(block.needs) for block in documents.blocks(page)), (
+        "a mark without a block"
+    )
+    for block in documents.blocks(page):
         assert block.language in ("sh", "text") and (not block.needs or block.needs in NEEDS), block
         if block.language == "sh":
             subprocess.run(["bash", "-n"], input=block.text, text=True, check=True, timeout=120)
         for line in block.lines if block.needs else []:
-            assert launched(line) or line.split()[0] in TOOLS, line
+            assert documents.launched(line) or line.split()[0] in TOOLS, line
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
-    for target in links(page):
+    for target in documents.links(page):
         if target.startswith("https://"):
             continue
         path, _, anchor = target.partition("#")
         there = (page.parent / path) if path else page
         assert there.exists(), f"{page.name}: {target}"
-        assert not anchor or anchor in anchors(there), f"{page.name}: {target}"
+        assert not anchor or anchor in documents.anchors(there), f"{page.name}: {target}"
 
 
 def test_the_site_is_built_strictly_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
@@ -167,7 +150,7 @@ def test_the_site_is_built_strictly_and_loads_nothing_from_elsewhere(tmp_path: P
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
 def test_systemd_has_nothing_to_say_of_the_unit(tmp_path: Path) -> None:
     """It warns of what it does not understand, and its exit code is 0."""
-    unit = next(block.text for block in blocks(NAMES["unattended.md"]) if block.language == "ini")
+    unit = next(block.text for block in documents.blocks(NAMES["unattended.md"]) if block.language == "ini")
     path = tmp_path / "codezero.service"
     path.write_text(unit.replace("/srv/codezero", str(ROOT)))
     done = subprocess.run(["systemd-analyze", "verify", str(path)], capture_output=True, text=True)
@@ -182,12 +165,12 @@ def test_the_page_of_settings_is_what_the_classes_say() -> None:
     text = (ROOT / "docs" / "settings.md").read_text()
     assert text == generated.page(), "run .venv/bin/python scripts/settings_page.py"
     rows = re.findall(r"^\| `([a-z_0-9.]+)` \| [^|]+ \| [^|]* \| .*\S.* \|$", text, re.MULTILINE)
-    assert set(rows) >= {key for key in keys() if not any(other.startswith(f"{key}.") for other in keys())}
+    assert set(rows) >= KINDS.keys()
 
 
 @pytest.mark.parametrize("line", QUOTED, ids=range(len(QUOTED)))
 def test_a_quoted_line_is_one_that_the_program_prints(line: str) -> None:
-    assert can_print(line), line
+    assert documents.can_print(line), line
 
 
 @pytest.mark.parametrize(
@@ -195,39 +178,27 @@ def test_a_quoted_line_is_one_that_the_program_prints(line: str) -> None:
     ["the chain can not be reached: …", "the chain cannot be reached", "…", "points are kept back: we do not know"],
 )
 def test_a_line_that_it_does_not_print_would_be_found(line: str) -> None:
-    assert not can_print(line)
+    assert not documents.can_print(line)
 
 
 def test_the_page_of_logs_lists_every_metric_and_no_other() -> None:
-    listed = listed_metrics()
-    written = written_metrics({key.split("/")[0] for key in listed if "/" in key}) | set(KEYS)
+    listed = documents.listed_metrics()
+    written = documents.written_metrics({key.split("/")[0] for key in listed if "/" in key}) | set(KEYS)
     written -= {"judge/calibrated_on"}  # of the card of `codezero judge` alone
-    assert not sorted(key for key in written if not any(same_metric(key, other) for other in listed))
-    assert not sorted(key for key in listed if not any(same_metric(key, other) for other in written))
+    assert not sorted(key for key in written if not any(documents.same_metric(key, other) for other in listed))
+    assert not sorted(key for key in listed if not any(documents.same_metric(key, other) for other in written))
 
 
 def checkout(folder: Path, small: list[str]) -> None:
     """The real launcher over this very codezero, whose nodes are given `small`."""
-    for name, text in (
-        ("scripts/install.sh", "exit 0"),
-        ("scripts/build_page.sh", "exit 0"),
-        (".venv/bin/codezero", f'exec {sys.executable} {folder}/small.py "$@"'),
-    ):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"#!/usr/bin/env bash\n{text}\n")
-        path.chmod(0o755)
+    documents.launcher(folder, f'exec {sys.executable} {folder}/small.py "$@"')
     (folder / "small.py").write_text(
         "import sys\nfrom codezero.cli import main\nwords = sys.argv[1:]\n"
-        f"small = {small!r} if any(words[:len(one)] == one for one in {NODES!r}) else []\n"
+        f"small = {small!r} if any(words[:len(node)] == node for node in {NODES!r}) else []\n"
         "if __name__ == '__main__':  # the network process begins by reading this file again\n"
         "    sys.exit(main([*words, *small]))\n"
     )
     shutil.copytree(ROOT / "examples", folder / "examples")
-    for name in ("run_swarm.sh", "codezero.sh"):
-        launcher = folder / name
-        launcher.write_text((ROOT / name).read_text())
-        launcher.chmod(launcher.stat().st_mode | stat.S_IXUSR)
 
 
 def ports() -> dict[str, str]:
@@ -252,7 +223,7 @@ def test_the_commands_of_a_page_run_in_their_order(tmp_path: Path, name: str) ->
         subprocess.run([tmp_path / "run_swarm.sh"], env=there, capture_output=True, check=True)
     for block in shell(NAMES[name]):
         for line in block.lines if not block.needs else []:
-            typed = re.sub("|".join(PORTS), lambda found: free[found[0]], line)
+            typed = re.sub("|".join(PORTS), lambda port: free[port[0]], line)
             if any(word in line for word in SERVERS):
                 serve(typed, tmp_path, there)
                 continue

@@ -16,10 +16,10 @@ from codezero.config import NodeConfig
 from codezero.errors import CodeZeroError
 from codezero.evaluator.judge import LikelihoodJudge
 from codezero.models.generation import OwnLoop
+from codezero.models.hardware import recomputes, weigh
 from codezero.models.memory import MARGIN
 from codezero.settings import compose
 from codezero.solver.learner import TrlLearner
-from codezero.wiring.hardware import recomputes, weigh
 
 ALONE = ("reward.mode=rlvr", "proposer.model=off")
 """No judge and no proposer."""

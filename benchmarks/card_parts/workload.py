@@ -18,8 +18,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
 from codezero.models.device import choose_precision
-from codezero.models.load import LoadedModel, use_threads
-from codezero.models.lora import add_adapter
+from codezero.models.load import LoadedModel, add_adapter, use_threads
 from codezero.nano import weights_directory
 from codezero.solver.batch import Batch, TrainingRow
 

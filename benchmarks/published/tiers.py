@@ -9,8 +9,7 @@ from codezero.sandbox.base import Execution, Job, Outcome, Sandbox
 from codezero.sandbox.bubblewrap import BubblewrapSandbox, TieredSandbox
 from codezero.sandbox.monty import MontySandbox
 
-MUTANT_SECONDS = 1.0
-"""A slip may never end; what takes longer than this counts as failed."""
+MUTANT_SECONDS = 1.0  # a slip may never end; what takes longer than this counts as failed
 
 
 @dataclass(frozen=True)
@@ -18,10 +17,8 @@ class Tiers:
     """The sandboxes of this machine."""
 
     monty: Sandbox
-    bubblewrap: Sandbox | None
-    """None: this machine allows none."""
-    quick: Sandbox
-    """Both, with little time: for mutants."""
+    bubblewrap: Sandbox | None  # None: this machine allows none
+    quick: Sandbox  # both, with little time: for mutants
 
     def examine(self, task: EvalTask, code: str) -> list["Finding"]:
         first = executions(self.monty, task, code)

@@ -9,10 +9,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PINS = HERE / "genrl.txt"
-TORCH = "torch==2.13.0"
-"""The version of our own environment; the build for CPUs where that can be had."""
-SECONDS = 1800
-"""Most time for one step of the installation."""
+TORCH = "torch==2.13.0"  # the version of our own environment; the build for CPUs where that can be had
+SECONDS = 1800  # most time for one step of the installation
 
 
 class NoEnvironmentError(Exception):

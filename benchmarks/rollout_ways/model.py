@@ -20,10 +20,8 @@ TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_gener
 EOS, PAD = range(2)
 SPECIAL = ("<|end|>", "<|endoftext|>")
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-SPACE = "\u0120"
-"""How a byte-level vocabulary spells a space."""
-WORDS_FROM = len(SPECIAL) + 1 + len(LETTERS)
-"""The first id that is a word."""
+SPACE = "\u0120"  # how a byte-level vocabulary spells a space
+WORDS_FROM = len(SPECIAL) + 1 + len(LETTERS)  # the first id that is a word
 
 
 @dataclass(frozen=True)
@@ -39,11 +37,9 @@ class Shape:
     prompts: int
     group_size: int
     new_tokens: int
-    prompt_tokens: tuple[int, int]
-    """Fewest and most."""
+    prompt_tokens: tuple[int, int]  # fewest and most
     family: str = "qwen2"
-    head_size: int = 0
-    """0: hidden / heads."""
+    head_size: int = 0  # 0: hidden / heads
 
 
 NANO = Shape(768, 96, 256, 3, 4, 2, prompts=16, group_size=8, new_tokens=48, prompt_tokens=(40, 80))

@@ -18,18 +18,13 @@ from typing import Any
 class Job:
     """The same for all ways. A turn samples prompts x group_size completions and learns from all of them."""
 
-    model: str
-    """Directory with model and tokenizer. A random one never samples EOS, so that every completion is full."""
+    model: str  # directory with model and tokenizer. A random one never samples EOS, so that every completion is full.
     prompts: list[str]
     group_size: int
-    new_tokens: int
-    """Of every completion."""
-    optimizer_steps: int
-    """A turn's rows are divided into so many."""
-    threads: int
-    """Of torch."""
-    precision: str = "float32"
-    """bfloat16: computed in it, with float32 weights that learn."""
+    new_tokens: int  # of every completion
+    optimizer_steps: int  # A turn's rows are divided into so many
+    threads: int  # of torch
+    precision: str = "float32"  # bfloat16: computed in it, with float32 weights that learn
 
     @property
     def rows(self) -> int:

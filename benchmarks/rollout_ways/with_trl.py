@@ -17,8 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 from turns import Job, Turns
 
-PASSES = 1000
-"""How often the prompts stand in the data: more often than there will be turns."""
+PASSES = 1000  # how often the prompts stand in the data: more often than there will be turns
 
 
 class TimedTrainer(GRPOTrainer):

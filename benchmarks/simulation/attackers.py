@@ -9,27 +9,15 @@ from types import MappingProxyType
 
 import msgspec
 
+from codezero.swarm import wire
+from codezero.swarm.calls import UNANSWERED, Call, ChunkRequest
 from codezero.swarm.records import LIFETIME, DHTRecord, RecordPlace, shard_of
-from codezero.swarm.schema import (
-    GROUPS,
-    MAX_BODY,
-    VERSION,
-    Header,
-    WireRefusal,
-    body_digest,
-    decode_header,
-    encode_header,
-)
-from codezero.swarm.serving import ChunkRequest
-from codezero.swarm.transport import UNANSWERED, Call
-from codezero.swarm.wire import encode_body
-from simulation.memory_transport import signed
-from simulation.storage import key_of
+from simulation.kademlia import key_of
 from simulation.swarm import SWARM, TOKENIZER, SimulatedNode, Swarm, attempts
+from simulation.transport import signed
 
 PAUSE_SECONDS = 5.0
-FLOOD = 64
-"""Requests that a flooder has under way at a time."""
+FLOOD = 64  # Requests that a flooder has under way at a time
 
 
 class Attacker:
@@ -56,12 +44,12 @@ class Attacker:
     async def payload(self, round_number: int) -> bytes:
         """What to announce; nothing to try again later."""
         body = self.body(round_number)
-        return encode_header(header(round_number, body_digest(body), len(body)))
+        return wire.encode_header(header(round_number, wire.body_digest(body), len(body)))
 
     def body(self, round_number: int) -> bytes:
         """One that an honest node could have made."""
         group = attempts(self.node.peer, round_number, self.swarm.settings.body_bytes, self.node.random)
-        return encode_body([group], peer=self.node.peer, round_number=round_number)
+        return wire.encode_body([group], peer=self.node.peer, round_number=round_number)
 
     async def mischief(self) -> None:
         """What else it does."""
@@ -70,7 +58,7 @@ class Attacker:
         """Where `peer` announces in this round, if it judges the crowd as the first node does."""
         shards = self.swarm.nodes[0].exchange.sharding.shards
         shard = shard_of(self.swarm.round, peer, shards)
-        return RecordPlace(SWARM, GROUPS, self.swarm.round, shards, shard)
+        return RecordPlace(SWARM, wire.GROUPS, self.swarm.round, shards, shard)
 
     async def announce(self, payload: bytes) -> None:
         try:
@@ -83,13 +71,13 @@ class Attacker:
             self._announced = self.swarm.round
 
 
-def header(round_number: int, digest: bytes, size: int) -> Header:
-    return Header(
-        v=VERSION,
-        kind=GROUPS,
+def header(round_number: int, digest: bytes, size: int) -> wire.Header:
+    return wire.Header(
+        v=wire.VERSION,
+        kind=wire.GROUPS,
         round=round_number,
         digest=digest,
-        size=min(size, MAX_BODY),
+        size=min(size, wire.MAX_BODY),
         codec="zlib",
         tokenizer=TOKENIZER,
         count=1,
@@ -110,8 +98,8 @@ class Liar(Attacker):
         return self.node.random.randbytes(self.swarm.settings.body_bytes)
 
     async def payload(self, round_number: int) -> bytes:
-        digest = body_digest(self.body(round_number))
-        return encode_header(header(round_number, digest, self.swarm.settings.body_bytes))
+        digest = wire.body_digest(self.body(round_number))
+        return wire.encode_header(header(round_number, digest, self.swarm.settings.body_bytes))
 
 
 class Dripper(Attacker):
@@ -133,17 +121,17 @@ class Thief(Attacker):
 
     async def payload(self, round_number: int) -> bytes:
         try:
-            found = await self.node.transport.headers([RecordPlace(SWARM, GROUPS, round_number)], thorough=False)
+            found = await self.node.transport.headers([RecordPlace(SWARM, wire.GROUPS, round_number)], thorough=False)
             others = [one for records in found.values() for one in records.items() if one[0] != self.node.peer]
             if not others:
                 return b""
             victim, payload = others[0]
-            digest = decode_header(payload).digest
+            digest = wire.decode_header(payload).digest
             request = msgspec.msgpack.encode(ChunkRequest(digest, 0))
             self._stolen = await self.node.transport.ask(victim, "chunk", request)
-        except (*UNANSWERED, WireRefusal):
+        except (*UNANSWERED, wire.WireRefusal):
             return b""
-        return encode_header(header(round_number, digest, len(self._stolen))) if self._stolen else b""
+        return wire.encode_header(header(round_number, digest, len(self._stolen))) if self._stolen else b""
 
 
 class Babbler(Attacker):
@@ -178,7 +166,7 @@ class Forger(Attacker):
     async def mischief(self) -> None:
         victim = self.node.random.choice(self.swarm.nodes)
         place, body = self.place(victim.peer), self.body(self.swarm.round)
-        payload = encode_header(header(self.swarm.round, body_digest(body), len(body)))
+        payload = wire.encode_header(header(self.swarm.round, wire.body_digest(body), len(body)))
         expiry = self.swarm.loop.clock() + LIFETIME
         mine = signed(place, self.node.peer, payload, expiry, self.node.validator)
         forged = DHTRecord(mine.key, msgspec.msgpack.encode(victim.peer), mine.value, expiry)
@@ -188,5 +176,4 @@ class Forger(Attacker):
 
 KINDS: Mapping[str, Callable[[Swarm, SimulatedNode], Callable[[], Awaitable[None]]]] = MappingProxyType(
     {kind.__name__.lower(): kind for kind in (Hollow, Liar, Dripper, Thief, Babbler, Flooder, Forger)}
-)
-"""By name."""
+)  # By name

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from codezero.environment import ScoredEnvironment
-from codezero.swarm.proposals import LocalSwarm
-from codezero.swarm.schema import MAX_ITEMS, WireRefusal
-from codezero.swarm.wire import claimed, decode_body, decode_market, encode_body, encode_feedback, encode_market
+from codezero.swarm import wire
+from codezero.swarm.base import Swarm
+from codezero.swarm.wire import MAX_ITEMS, WireRefusal
 from codezero.types import Feedback, Metrics, Post, Problem, RolloutGroup, ScoredGroup
 
 
@@ -21,7 +21,7 @@ class LocalHub:
         self.members: dict[str, HubSwarm] = {}
 
 
-class HubSwarm(LocalSwarm):
+class HubSwarm(Swarm):
     """In-memory twin of HivemindSwarm. Only proposals are in its checkpoint."""
 
     def __init__(self, peer_id: str, hub: LocalHub, environment: ScoredEnvironment | None = None) -> None:
@@ -41,7 +41,7 @@ class HubSwarm(LocalSwarm):
         others = [swarm for swarm in self._members.values() if swarm is not self]
         for scored in groups if others else ():
             try:
-                body = encode_body([scored.group], peer=self.peer_id, round_number=round_number)
+                body = wire.encode_body([scored.group], peer=self.peer_id, round_number=round_number)
             except WireRefusal:
                 continue
             self._counts["bytes_out"] += len(body) * len(others)
@@ -49,10 +49,10 @@ class HubSwarm(LocalSwarm):
                 other._receive(body)
             proposer = self._members.get(scored.group.problem.proposer or "")
             if proposer is not None and proposer is not self and scored.success is not None:
-                proposer._receive_feedback(self.peer_id, encode_feedback([scored], round_number=round_number))
+                proposer._receive_feedback(self.peer_id, wire.encode_feedback([scored], round_number=round_number))
 
     def _receive(self, body: bytes) -> None:
-        _, _, groups = decode_body(body)
+        _, _, groups = wire.decode_body(body)
         if self._environment is not None:
             derive = self._environment.derive
             groups = [replace(group, problem=derive(group.problem.item)) for group in groups if group.problem.item]
@@ -80,14 +80,14 @@ class HubSwarm(LocalSwarm):
         super().offer(problems, round_number)
         for swarm in self._members.values():
             if swarm is not self:
-                swarm.keep(claimed(problem, self.peer_id) for problem in problems[:MAX_ITEMS])
+                swarm.keep(wire.claimed(problem, self.peer_id) for problem in problems[:MAX_ITEMS])
 
     def post(self, payload: bytes, round_number: int) -> None:
         """It reaches every other member at once, in place of the one before."""
-        body = encode_market([payload], peer=self.peer_id, round_number=round_number)
+        body = wire.encode_market([payload], peer=self.peer_id, round_number=round_number)
         for swarm in self._members.values():
             if swarm is not self:
-                peer, number, (received,) = decode_market(body)
+                peer, number, (received,) = wire.decode_market(body)
                 swarm._posts.pop((peer, number), None)
                 swarm._posts[peer, number] = Post(peer, number, received)
 

@@ -19,16 +19,13 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from codezero.swarm.exchange import Exchange
 from codezero.swarm.identity import Identity
-from codezero.swarm.messages import Publish, ReceivedBody
-from codezero.swarm.schema import GROUPS, body_digest
+from codezero.swarm.supervisor import Publish, ReceivedBody
 from codezero.swarm.trust import PeerTrust
-from codezero.swarm.wire import encode_body
+from codezero.swarm.wire import GROUPS, body_digest, encode_body
 from codezero.types import Completion, Problem, RolloutGroup, Source, problem_id
 from simulation.kademlia import DHTNode
-from simulation.network import Conditions, Network
-from simulation.transport import Neighbourhood, SimulatedTransport
-from simulation.validation import Accepted, SharedValidator
-from simulation.virtual_time import VirtualLoop, run
+from simulation.network import Conditions, Network, VirtualLoop, run
+from simulation.transport import Accepted, Neighbourhood, SharedValidator, SimulatedTransport
 
 SWARM = "simulated"
 TOKENIZER = bytes(32)
@@ -43,19 +40,13 @@ Result = TypeVar("Result")
 class Settings:
     """What is simulated."""
 
-    nodes: int = 32
-    """At the start, all of them honest and reachable."""
-    bootstraps: int = 3
-    """The first so many nodes, which every node dials at its start."""
+    nodes: int = 32  # At the start, all of them honest and reachable
+    bootstraps: int = 3  # The first so many nodes, which every node dials at its start
     round_seconds: float = 60.0
-    poll_seconds: float = 5.0
-    """Between two looks."""
-    pull_groups: int = 64
-    """Each time the trainer asks, which it does at every look unless it is `slow`."""
-    slow: bool = False
-    """It asks once a round."""
-    body_bytes: int = 1000
-    """About, of each node's body of one group a round."""
+    poll_seconds: float = 5.0  # Between two looks
+    pull_groups: int = 64  # Each time the trainer asks, which it does at every look unless it is `slow`
+    slow: bool = False  # It asks once a round
+    body_bytes: int = 1000  # About, of each node's body of one group a round
     conditions: Conditions = GOOD_WEATHER
 
 
@@ -66,12 +57,9 @@ class Delivery:
     reader: str
     author: str
     round: int
-    seconds: float
-    """Since its round began."""
-    heard_in: int
-    """The round that was open then."""
-    genuine: bool
-    """Did the author publish these very attempts?"""
+    seconds: float  # Since its round began
+    heard_in: int  # The round that was open then
+    genuine: bool  # Did the author publish these very attempts?
 
 
 def identity(seed: int, number: int) -> Identity:
@@ -98,8 +86,7 @@ class SimulatedNode:
         self.peer = self.identity.peer_id
         self.number, self.reachable = number, reachable
         self.random = Random(f"{swarm.seed} {number}")
-        self.trust = PeerTrust(lambda _peer: True, swarm.loop.clock)
-        """It outlives the node, as its file does."""
+        self.trust = PeerTrust(lambda _peer: True, swarm.loop.clock)  # It outlives the node, as its file does
         self.counts: Counter[str] = Counter()
         self.heard_of_round: Counter[int] = Counter()
         self.looks = 0
@@ -172,7 +159,7 @@ class SimulatedNode:
         self.looks += 1
         self.counts.update(self.exchange.take_counts())
         # nodes that do everything at the same instant would be a worse case than there is
-        await asyncio.sleep(self.exchange.pause(settings.poll_seconds) * self.random.uniform(0.9, 1.1))
+        await asyncio.sleep(self.exchange.listener.pause(settings.poll_seconds) * self.random.uniform(0.9, 1.1))
         if not settings.slow:
             self.exchange.listener.refill()
 
@@ -199,11 +186,9 @@ class Swarm:
         self.bootstraps: list[int] = []
         self.nodes: list[SimulatedNode] = []
         self.deliveries: list[Delivery] = []
-        self.published: dict[tuple[str, int], bytes] = {}
-        """By author and round."""
+        self.published: dict[tuple[str, int], bytes] = {}  # By author and round
         self.round = -1
-        self._began: list[float] = []
-        """When each round did."""
+        self._began: list[float] = []  # When each round did
         for _ in range(self.settings.nodes):
             node = self.add()
             if len(self.bootstraps) < self.settings.bootstraps:

@@ -22,8 +22,7 @@ from typing import Any, Protocol
 from living import TESTS, Clock, Judge, Living, below
 
 HOUR = 3600.0
-PATIENCE = 45.0
-"""Seconds to wait for a process that a fault is to hit."""
+PATIENCE = 45.0  # Seconds to wait for a process that a fault is to hit
 
 
 class Fault(Protocol):

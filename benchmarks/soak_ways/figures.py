@@ -12,7 +12,7 @@ WARM_SECONDS = 60.0
 """A process younger than this is still loading."""
 BUCKET_SECONDS = 30.0
 REWARD_SCALE = 1000
-"""Of the contract's integers: see codezero/chain/outbox_db.py."""
+"""Of the contract's integers: see codezero/chain/outbox.py."""
 MINUTE = 60.0
 AGE_ERROR = 20.0
 """Seconds by which the age of the last step may be wrong and still tell of a standstill."""

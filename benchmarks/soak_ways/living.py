@@ -28,15 +28,6 @@ ROUND_SECONDS = 30
 MAX_DEATHS = 30
 """Far above the default of 15: where a start takes minutes faults hit the start. The most in a row is told."""
 ENDING_SECONDS = 120.0
-TAP = """
-CREATE TABLE soak_added(number INTEGER PRIMARY KEY, round INTEGER NOT NULL, reward REAL NOT NULL);
-INSERT INTO soak_added(round, reward) SELECT round, total FROM points;
-CREATE TRIGGER soak_first AFTER INSERT ON points
-    BEGIN INSERT INTO soak_added(round, reward) VALUES(new.round, new.total); END;
-CREATE TRIGGER soak_more AFTER UPDATE OF total ON points
-    BEGIN INSERT INTO soak_added(round, reward) VALUES(new.round, new.total - old.total); END;
-"""
-"""The outbox forgets single points when their round is sealed. This writes each down in the same transaction."""
 
 
 def free_port() -> int:
@@ -105,7 +96,7 @@ class Living:
         self._births: dict[int, float] = {}
         self.steps: list[float] = []
         """When each new iteration came."""
-        self._newest, self._read, self._tapped = 0, 0, False
+        self._newest, self._read = 0, 0
         words = ["run", "--supervise", *self._where(), *self._what(judge.url)]
         self._terminal = keep / "terminal.log"
         with self._terminal.open("ab") as terminal:
@@ -185,10 +176,8 @@ class Living:
         )
 
     def follow(self) -> None:
-        """Note the iterations that have come since the last call; count points from the outbox's beginning."""
+        """Note the iterations that have come since the last call."""
         self.child()
-        if not self._tapped:
-            self._tapped = any(tap(path) for path in self.run.glob("outbox-*.db"))
         with contextlib.suppress(FileNotFoundError), (self.run / "metrics.jsonl").open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             self._read = 0 if size < self._read else self._read  # rows after the checkpoint were dropped
@@ -229,11 +218,11 @@ class Living:
 
     def counted(self) -> list[tuple[int, float]]:
         """Round and reward of all that the outbox has counted."""
-        if not self._tapped:
+        path = next(self.run.glob("outbox-*.db"), None)
+        if path is None:
             raise SystemExit("soak: the node made no outbox")
-        (path,) = self.run.glob("outbox-*.db")
         with contextlib.closing(sqlite3.connect(path)) as connection:
-            return connection.execute("SELECT round, reward FROM soak_added ORDER BY number").fetchall()
+            return connection.execute("SELECT round, reward FROM iterations ORDER BY iteration").fetchall()
 
     def on_chain(self, rounds: Sequence[int]) -> dict[int, int | None]:
         """What the contract holds for each round, asked by a reader that is no part of the node."""
@@ -246,16 +235,6 @@ class Living:
         with DevChainHandle(self.chain) as chain:
             contract = ContractCoordinator(ChainClient([chain.url], chain.chain_id), founded(self.chain).contract)
             return {number: contract.reward_of(number, peer) for number in rounds}
-
-
-def tap(path: Path) -> bool:
-    """Is every point written down from now on? Not yet, while the outbox is being made."""
-    with contextlib.closing(sqlite3.connect(path, timeout=5, isolation_level=None)) as connection:
-        try:
-            connection.executescript(f"BEGIN IMMEDIATE; {TAP} COMMIT;")
-        except sqlite3.OperationalError:
-            return False
-    return True
 
 
 def below(pid: int, *, deep: bool = True) -> list[int]:

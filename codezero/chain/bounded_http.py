@@ -1,8 +1,6 @@
 """One HTTP exchange with a server that is not trusted: bounded in time and in bytes, never sent elsewhere."""
 
-import asyncio
 import atexit
-import threading
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -11,28 +9,25 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from codezero.chain.errors import ChainUnreachableError
-from codezero.system.http_client import proxy_for, trusted, why
+from codezero.system.http_client import LoopThread, proxy_for, trusted, why
 
-MAX_ANSWER = 8 << 20
-"""Bytes of one answer. The largest honest one is a page of events."""
-MAX_HEADER = 8190
+MAX_ANSWER = 8 << 20  # bytes; the largest honest answer is a page of events
 
 
 @cache
-def _client() -> tuple[asyncio.AbstractEventLoop, aiohttp.ClientSession]:
-    """This process's: no password from the environment, no cookies, no compression."""
-    loop = asyncio.new_event_loop()
-    session = aiohttp.ClientSession(
-        headers={"Accept-Encoding": "identity", "Content-Type": "application/json"},
-        cookie_jar=aiohttp.DummyCookieJar(loop=loop),
-        auto_decompress=False,
-        max_line_size=MAX_HEADER,
-        max_field_size=MAX_HEADER,
-        loop=loop,
-    )
-    threading.Thread(target=loop.run_forever, name="chain-http", daemon=True).start()
-    atexit.register(lambda: asyncio.run_coroutine_threadsafe(session.close(), loop).result(1.0))
-    return loop, session
+def _client() -> tuple[LoopThread, aiohttp.ClientSession]:
+    """Without passwords of the environment, cookies and compression."""
+    headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
+    sizes: Any = {"max_line_size": 8190, "max_field_size": 8190}
+
+    async def start() -> aiohttp.ClientSession:
+        jar = aiohttp.DummyCookieJar()
+        return aiohttp.ClientSession(headers=headers, cookie_jar=jar, auto_decompress=False, **sizes)
+
+    thread = LoopThread("chain-http")
+    session = thread.run(start())
+    atexit.register(lambda: thread.run(session.close()))
+    return thread, session
 
 
 def post(
@@ -42,7 +37,7 @@ def post(
 
     Raises ChainUnreachableError when the whole exchange takes longer than `seconds` or the body is above `limit` bytes.
     """
-    loop, session = _client()
+    thread, session = _client()
     where = shown(url)
     way: Any = {"proxy": proxy_for(url), "ssl": trusted(), "headers": headers, "allow_redirects": False}
 
@@ -57,7 +52,7 @@ def post(
             return response.status, bytes(received)
 
     try:
-        return asyncio.run_coroutine_threadsafe(exchange(), loop).result()
+        return thread.run(exchange())
     except TimeoutError as error:
         raise ChainUnreachableError(f"{where} did not answer in time") from error
     except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: this process ends

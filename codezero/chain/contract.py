@@ -1,60 +1,163 @@
 """The swarm's contract through web3: typed questions, events, and calls that are sent, awaited and explained.
 
-On the embedded chain it is deployed once, by whoever comes first, and its accounts are filled by a faucet.
+What an endpoint says of a sent transaction is not believed: the chain is read instead. It is sent until it is mined,
+and another is signed only when the account has used its nonce. A process that was killed left at most one under the
+account's next nonce, and so does whoever comes after: of both one is mined, and the contract counts nothing twice.
+
+On the embedded chain the contract is deployed once, by whoever comes first, and accounts are filled by a faucet.
 """
 
 import contextlib
 import fcntl
+import itertools
 import logging
 import os
+import threading
+import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 from eth_abi.exceptions import DecodingError
+from eth_typing import ChecksumAddress
 from eth_utils.address import is_address, to_checksum_address
 from eth_utils.crypto import keccak
-from web3.exceptions import MismatchedABI, Web3Exception
+from web3.exceptions import MismatchedABI, TransactionNotFound, Web3Exception
 from web3.types import EventData, RPCEndpoint, TxReceipt
 
-from codezero.chain.errors import REGISTERED, ChainUnreachableError, ContractError, ForeignOwnerError, RpcError
+from codezero.chain import errors
+from codezero.chain.base import Coordinator
+from codezero.chain.errors import ChainUnreachableError, ContractError, RpcError, UnknownOutcomeError, WrongChainError
 from codezero.chain.provider import ChainClient
-from codezero.chain.rounds import RoundWatch
-from codezero.chain.sender import SECONDS, Sender
+from codezero.chain.rounds import STAGE, RoundWatch
+from codezero.chain.wallet import Wallet, transaction_fields
 from codezero.errors import ChainError, ConfigError, translated
 from codezero.system.files import Address, read_private, write_new
+from codezero.system.signals import backoff
 
 logger = logging.getLogger(__name__)
 
-ARTIFACTS, COORDINATOR = Path(__file__).parent / "artifacts", "SwarmCoordinator"
-STAGE = 0
-"""Rewards are submitted for the first stage: the contract refuses a stage after the current one, even in old rounds."""
+ARTIFACTS = Path(__file__).parent / "artifacts"
 NOBODY = "0x" + 40 * "0"
+# Raised by web3 over return data that is not of the contract's types, and by unpacking over too many answers.
 MALFORMED = (Web3Exception, DecodingError, OverflowError, ValueError)
-"""What web3 raises over return data that is not of the contract's types, and unpacking over too many answers."""
-FILE, MAX_FILE = "contract.json", 4096
-"""Of the embedded chain: what is known of its own contract, and its bytes."""
-POOR = 10**18
-"""wei: an account with less asks the faucet."""
+FILE = "contract.json"  # in the embedded chain's folder: its own contract
+POOR = 10**18  # wei: an account with less asks the faucet
 METHOD_NOT_FOUND = -32601
 FUND = RPCEndpoint("codezero_fund")
+SECONDS = 60.0  # for one transaction, from the simulation to the receipt
+MAX_GAS, MAX_FEE = 15_000_000, 2_000 * 10**9  # MAX_FEE: wei per gas; an endpoint's lie costs at most their product
+PAUSES = 0.05, 2.0  # seconds between two polls for a transaction that was sent, at first and at most
+MAX_SIGNED = 8  # for one call; more means that something else is wrong
+
+
+class SignedTransaction(NamedTuple):
+    hash: str  # 0x and 64 digits
+    nonce: int
+    raw: bytes
+
+
+class Sender:
+    """Signs and sends for one account. Threads take turns; other processes with the same account are noticed."""
+
+    def __init__(self, client: ChainClient, wallet: Wallet) -> None:
+        self.client, self.wallet = client, wallet
+        self._turn = threading.RLock()
+
+    @property
+    def address(self) -> ChecksumAddress:
+        return cast(ChecksumAddress, self.wallet.address)
+
+    def transact(self, to: str | None, data: bytes, *, seconds: float = SECONDS) -> TxReceipt:
+        """Bring about one call (or deployment) and wait until it is mined.
+
+        Raises ContractError when the contract refuses it now; UnknownOutcomeError when time is over and one may still
+        be mined; ChainUnreachableError, RpcError, InsufficientFundsError when none can be.
+        """
+        until, signed, failure = time.monotonic() + seconds, 0, ""
+        transaction: SignedTransaction | None = None
+        with self._turn:
+            for attempt in itertools.count(1):
+                try:
+                    if transaction is None:
+                        if signed == MAX_SIGNED:
+                            raise ChainError("transactions keep failing although the contract accepts them in advance")
+                        transaction, signed = self._sign(to, data), signed + 1
+                    receipt, used = self._send(transaction)
+                    if receipt is not None and receipt["status"] == 1:
+                        return receipt
+                    transaction = None if used else transaction
+                except (ChainUnreachableError, WrongChainError, RpcError) as error:
+                    if not signed and time.monotonic() >= until:
+                        raise
+                    failure = f" ({error})"
+                left = until - time.monotonic()
+                if signed and left <= 0:
+                    raise UnknownOutcomeError(f"a transaction was sent and has not been seen in a block yet{failure}")
+                time.sleep(max(0.0, min(backoff(attempt, *PAUSES), left)))
+        raise AssertionError
+
+    def _sign(self, to: str | None, data: bytes) -> SignedTransaction:
+        """Simulates the call first, so that a refusal costs nothing. Raises ContractError, InsufficientFundsError."""
+        eth = self.client.eth
+        call: Any = {"from": self.address, "data": "0x" + data.hex()} | ({} if to is None else {"to": to})
+        eth.call(call)
+        gas = min(int(eth.estimate_gas(call) * 1.25), MAX_GAS)  # the state can change before it is in a block
+        nonce = eth.get_transaction_count(self.address)
+        base = eth.get_block("latest").get("baseFeePerGas")
+        if base is None:
+            raise ChainUnreachableError("the chain has no base fee (EIP-1559), which this version needs")
+        try:
+            tip = int(eth.max_priority_fee)
+        except RpcError:  # not every chain has the method
+            tip = 10**9
+        fee = 2 * base + tip
+        if fee > MAX_FEE:
+            raise ChainUnreachableError(f"the chain asks for more than {MAX_FEE // 10**9} gwei for a unit of gas")
+        balance = eth.get_balance(self.address)
+        if balance < gas * fee:
+            raise errors.InsufficientFundsError(
+                f"account {self.address} has {balance / 1e18:.6f} of the chain's coin, and a transaction may cost "
+                f"{gas * fee / 1e18:.6f}; send it some"
+            )
+        raw = self.wallet.sign_transaction(transaction_fields(self.client.chain_id, nonce, to, data, gas, fee, tip))
+        return SignedTransaction("0x" + keccak(raw).hex(), nonce, raw)
+
+    def _send(self, transaction: SignedTransaction) -> tuple[TxReceipt | None, bool]:
+        """Its receipt, and whether its nonce was used: without a receipt it will never be mined then."""
+        try:
+            self.client.eth.send_raw_transaction(transaction.raw)
+        except (ChainUnreachableError, WrongChainError, RpcError, ContractError) as error:
+            logger.debug("sending %s: %s", transaction.hash, error)
+        receipt = self._receipt_of(transaction.hash)
+        used = receipt is not None or self.client.eth.get_transaction_count(self.address) > transaction.nonce
+        if used and receipt is None:
+            time.sleep(0.5)  # a node may count a transaction before it shows its receipt
+            receipt = self._receipt_of(transaction.hash)
+        return receipt, used
+
+    def _receipt_of(self, tx_hash: str) -> TxReceipt | None:
+        try:
+            receipt = self.client.eth.get_transaction_receipt(tx_hash)  # pyright: ignore[reportArgumentType]
+        except TransactionNotFound:
+            return None
+        return receipt if receipt["transactionHash"].to_0x_hex() == tx_hash else None
 
 
 class Artifact(msgspec.Struct, frozen=True):
     """A contract as `contracts/compile.mjs` left it; it ships with the package and is never edited."""
 
     abi: list[dict[str, Any]]
-    bytecode: str
-    """0x and hex: the code that deploys, constructor arguments to be appended."""
+    bytecode: str  # 0x and hex: the code that deploys, constructor arguments to be appended
 
 
 @cache
 def read_artifact() -> Artifact:
     """`contracts/SwarmCoordinator.sol`. Raises ChainError when the installation lacks it."""
-    path = ARTIFACTS / f"{COORDINATOR}.json"
+    path = ARTIFACTS / "SwarmCoordinator.json"
     with translated(ChainError, f"{path} is missing or damaged; install codezero again", OSError, msgspec.MsgspecError):
         return msgspec.json.decode(path.read_bytes(), type=Artifact)
 
@@ -64,64 +167,47 @@ class EventPage:
     """The events of some blocks, in order. Strings in them are at most what the contract's bounds allow."""
 
     events: list[EventData]
-    cursor: int
-    """The first block that was not read: where to go on from, also another day."""
-    head: int
-    """The newest block when the scan began; the scan is over when `cursor` has passed it."""
+    cursor: int  # the first block that was not read: where to go on from, also another day
+    head: int  # the newest block when the scan began; the scan is over when `cursor` has passed it
 
 
-class BoundContract:
-    """One contract on one chain. Without a sender it only reads. Safe to use from several threads.
+class ContractCoordinator(Coordinator):
+    """The contract on one chain: who owns which peer, which round is open, what was submitted.
 
-    Questions raise ChainUnreachableError, WrongChainError, RpcError; calls raise ContractError when refused,
-    UnknownOutcomeError when sent and not seen, and other ChainErrors.
+    Without a sender it only reads. Safe to use from several threads. Questions raise ChainUnreachableError,
+    WrongChainError, RpcError; calls raise ContractError when refused, UnknownOutcomeError when sent and not seen, and
+    other ChainErrors.
     """
 
     def __init__(self, client: ChainClient, contract: str, sender: Sender | None = None) -> None:
         if not is_address(contract):
             raise ConfigError(f"chain.contract={contract[:50]!r} is no address; it has 0x and 40 hexadecimal digits")
-        self.client, self.contract = client, to_checksum_address(contract)
+        self.client, self.contract, self._sender = client, to_checksum_address(contract), sender
         self._contract: Any = client.eth.contract(address=self.contract, abi=read_artifact().abi)
-        self._sender = sender
+        self._watch = RoundWatch(self.read_round)
+
+    def close(self) -> None:
+        self._watch.close()
+
+    def current_round(self) -> int:  # as read in the background
+        return self._watch.current()
 
     @property
     def account(self) -> str:
-        """That sends. Raises ChainError without a sender."""
+        """The sender's address. Raises ChainError without a sender."""
         return self._sender_of().address
 
-    def history(
-        self, since: int, names: Sequence[str], filters: Sequence[list[str] | None] = (), until: int | None = None
-    ) -> Iterator[EventPage]:
-        """Pages of the events `names` from block `since`, or the contract's, to `until` or the newest. An empty page
-        reports progress.
+    def history(self, since: int, names: Sequence[str]) -> Iterator[EventPage]:
+        """Pages of the events `names` from block `since`, or the contract's, to the newest; empty ones show progress.
 
-        filters: what each indexed parameter may be, as topics; None: anything. Events that are malformed, or that were
-        not requested, are left out. Raises ChainError.
+        A range that an endpoint refuses is divided. Events that are malformed, or that were not requested, are left
+        out. Raises ChainError.
         """
         wanted = {event.topic: event for event in self._contract.events if event.name in names}
-        places = [list(wanted), *filters]
-        for last, logs, head in self._log_pages(places, since, until):
-            events: list[EventData] = []
-            for log in logs:
-                topics = [topic.to_0x_hex() for topic in log["topics"]]
-                fits = len(topics) >= len(places) and all(
-                    place is None or topic in place for place, topic in zip(places, topics, strict=False)
-                )
-                if fits and log["address"] == self.contract and since <= log["blockNumber"] <= last:
-                    with contextlib.suppress(*MALFORMED):
-                        events.append(wanted[topics[0]].process_log(log))
-            yield EventPage(events, last + 1, head)
-
-    def _log_pages(self, topics: Any, since: int, until: int | None) -> Iterator[tuple[int, Any, int]]:
-        """The last block of a range, the contract's logs in it, and the last block of the scan: `until`, or the newest.
-
-        A range that an endpoint refuses is divided. Raises ChainError.
-        """
         head, span, cursor = self.client.eth.block_number, self.client.log_span, max(since, self.client.since)
-        head = head if until is None else min(head, until)
         while cursor <= head:
             last = min(cursor + span.size - 1, head)
-            search: Any = {"address": self.contract, "fromBlock": cursor, "toBlock": last, "topics": topics}
+            search: Any = {"address": self.contract, "fromBlock": cursor, "toBlock": last, "topics": [list(wanted)]}
             try:
                 logs = self.client.eth.get_logs(search)
             except (RpcError, ChainUnreachableError):
@@ -130,8 +216,14 @@ class BoundContract:
                 span.refuse(last - cursor + 1)
                 continue
             span.grant(last - cursor + 1, len(logs))
-            yield last, logs, head
+            events: list[EventData] = []
+            for log in logs:
+                event = wanted.get(log["topics"][0].to_0x_hex()) if log["topics"] else None
+                if event and log["address"] == self.contract and cursor <= log["blockNumber"] <= last:
+                    with contextlib.suppress(*MALFORMED):
+                        events.append(event.process_log(log))
             cursor = last + 1
+            yield EventPage(events, cursor, head)
 
     def send(self, name: str, *arguments: object, **options: Any) -> TxReceipt:
         """Bring one call about; options: see `Sender.transact`. Raises ChainError without a sender."""
@@ -151,17 +243,7 @@ class BoundContract:
         with _named_errors(name):
             return self._contract.functions[name](*arguments).call()
 
-
-class ContractCoordinator(BoundContract):
-    """Who owns which peer, which round is open, what was submitted."""
-
-    def __init__(self, client: ChainClient, contract: str, sender: Sender | None = None) -> None:
-        super().__init__(client, contract, sender)
-        self._watch = RoundWatch(self.read_round)
-        self.current_round, self.close = self._watch.current, self._watch.close
-
-    def read_round(self) -> int:
-        """The round that is open, read now."""
+    def read_round(self) -> int:  # now
         return self._ask("currentRound")
 
     def owners(self, peers: Sequence[str]) -> dict[str, str | None]:
@@ -171,14 +253,10 @@ class ContractCoordinator(BoundContract):
             return {peer: None if owner == NOBODY else owner for peer, owner in owners}
 
     def reward_of(self, round_number: int, peer: str) -> int | None:
-        """What was submitted for the peer; None: nothing yet."""
+        """The reward submitted for the peer; None: nothing yet."""
         with _named_errors("getPeerRoundStageReward"):
             [submitted], [reward] = self._ask("getPeerRoundStageReward", round_number, STAGE, [peer])
         return reward if submitted else None
-
-    def ballot_of(self, round_number: int, peer: str) -> list[str]:
-        """The peers that this one voted for; empty: it has not voted."""
-        return list(self._ask("getVoterVotes", round_number, peer))
 
     def bootnodes(self) -> list[str]:
         """Multiaddresses as their manager wrote them: strangers' text."""
@@ -196,13 +274,13 @@ class ContractCoordinator(BoundContract):
                 self.send("registerPeer", peer)
                 return
             except ContractError as error:
-                if error.name != REGISTERED:
+                if error.name != errors.REGISTERED:
                     raise
             owner = self.owners([peer])[peer]  # somebody was faster
         if owner is None:
             raise ChainUnreachableError(f"peer {peer} was registered, and the chain does not show it yet")
         if owner != self.account:
-            raise ForeignOwnerError(peer, owner, self.account)
+            raise errors.ForeignOwnerError(peer, owner, self.account)
 
 
 def deploy(sender: Sender) -> str:
@@ -239,34 +317,29 @@ def own_contracts(folder: Path, client: ChainClient, sender: Sender) -> Founded:
     with (folder / f"{FILE}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if path.exists():
-            known = _read(path)
+            known = founded(folder)
             if known.chain_id == client.chain_id:
                 return known
             os.replace(path, path.with_name(f"{FILE}.{known.chain_id}"))  # of a chain that is no more
-        contract = deploy(sender)
-        own = Founded(client.chain_id, contract)
-        logger.info("contract %s was deployed on chain %d", contract, client.chain_id)
+        own = Founded(client.chain_id, deploy(sender))
+        logger.info("contract %s was deployed on chain %d", own.contract, client.chain_id)
         write_new(path, msgspec.json.encode(own))
         return own
 
 
 def founded(folder: Path) -> Founded:
     """This chain's own contract. Raises ChainError when there are none."""
-    if not (folder / FILE).exists():
+    path = folder / FILE
+    if not path.exists():
         raise ChainError(f"{folder} has no contract of its own yet; name one with chain.contract")
-    return _read(folder / FILE)
-
-
-def _read(path: Path) -> Founded:
     damaged = f"{path} is damaged; restore a copy, or move it away to found a new contract"
     with translated(ChainError, damaged, msgspec.DecodeError, UnicodeDecodeError, reason=False):
-        return msgspec.json.decode(read_private(path, MAX_FILE), type=Founded)
+        return msgspec.json.decode(read_private(path, 4096), type=Founded)
 
 
 @contextlib.contextmanager
 def _named_errors(name: str) -> Generator[None]:
-    """Raises ChainError for arguments that the ABI cannot hold, and ChainUnreachableError for an answer that is not of
-    the ABI's types: no contract is there, or the endpoint made it up."""
+    """Raises ChainError for arguments, and ChainUnreachableError for an answer, that are not of the ABI's types."""
     try:
         yield
     except (MismatchedABI, UnicodeEncodeError) as error:

@@ -1,164 +1,291 @@
-"""The embedded chain: py-evm's Prague rules and state trie over a store, one transaction a block, mined at once."""
+"""The embedded chain: py-evm's Prague rules over one SQLite file, a transaction a block, mined at once.
 
+`Chain` has the methods of JSON-RPC that web3 libraries need (ethereum.github.io/execution-apis), and `codezero_fund`.
+A block is one SQLite transaction, on disk (WAL, synchronous=FULL) when its method returns. py-evm never deletes a trie
+node, so every COMPACT_EVERY blocks those that only states older than the newest STATES use are dropped.
+"""
+
+import re
 import secrets
-import time
-import warnings
+import sqlite3
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Annotated, Any, cast
 
+import msgspec
+import rlp
 from eth.abc import ComputationAPI, SignedTransactionAPI
-from eth.constants import BLANK_ROOT_HASH, SECPK1_N, ZERO_HASH32
+from eth.constants import BLANK_ROOT_HASH
 from eth.db.account import AccountDB
+from eth.db.atomic import AtomicDB
+from eth.db.backends.base import BaseDB
 from eth.db.trie import make_trie_root_and_nodes
-from eth.exceptions import Revert, UnrecognizedTransactionType
 from eth.vm.chain_context import ChainContext
-from eth.vm.forks.cancun.constants import BLOB_TX_TYPE
 from eth.vm.forks.london.transactions import UnsignedDynamicFeeTransaction
 from eth.vm.forks.prague import PragueVM
-from eth.vm.forks.prague.blocks import PragueBlockHeader
-from eth.vm.forks.prague.constants import SET_CODE_TRANSACTION_TYPE
-from eth.vm.forks.prague.state import PragueState, PragueTransactionExecutor
-from eth.vm.forks.prague.transactions import PragueTransactionBuilder
-from eth.vm.forks.shanghai.constants import MAX_INITCODE_SIZE
 from eth.vm.spoof import SpoofTransaction
 from eth_hash.auto import keccak
 from eth_keys.datatypes import PrivateKey
-from eth_keys.exceptions import BadSignature
-from eth_typing import Address, Hash32
 from eth_utils.exceptions import ValidationError
-from rlp.exceptions import RLPException
+from msgspec import Meta
 
-from codezero.chain.devchain_metering import REFUSED, RUN_SECONDS, RpcRefusal, TimedComputation
-from codezero.chain.devchain_store import Head, Mined, Store
-from codezero.chain.errors import ERROR_STRING
+from codezero.chain import devchain_evm as evm
+from codezero.chain.devchain_evm import ChainState, Json, RpcRefusal
 from codezero.errors import ChainError, translated
-from codezero.system.files import read_private, write_new
+from codezero.system.files import Address, Hash, Quantity, closed_on_failure, read_bounded, write_new
 
-BLOCK_GAS = 30_000_000
-"""Gas of a block, and so of its one transaction."""
-REVERTED = 3
-"""JSON-RPC's code for a call that the contract refused."""
-BASE_FEE, TIP = 1_000_000, 1_000_000
-"""wei per gas, for ever, and what is suggested on top: a transaction of 100,000 gas costs 2e-7 ETH."""
-ESTIMATE_WITHIN = 200
-"""An estimate is at most 1/200 above the least gas that does."""
-RICHES, FULL = 10**27, 10**19
-"""wei: what the faucet owns at the start, and up to what it fills an account that has less than half of it."""
-FUND_GAS = 100_000
-"""More than a plain transfer needs, for accounts that are contracts."""
-MOST_AUTHORIZATIONS = 64
-"""Of one transaction; each costs 10 ms before its first instruction runs."""
-
-# Given each time that a contract destroys itself; where warnings are errors it would break the contract's execution.
-warnings.filterwarnings("ignore", "SELFDESTRUCT opcode", DeprecationWarning)
-
-
-class CheckingExecutor(PragueTransactionExecutor):
-    """Prague's, which refuses in the words that clients know, and by the rules that py-evm leaves to others."""
-
-    def validate_transaction(self, transaction: SignedTransactionAPI) -> None:
-        """Raises RpcRefusal."""
-        tx, state, sender = transaction, self.vm_state, transaction.sender
-        chain_id = state.execution_context.chain_id
-        have, want = state.get_balance(sender), tx.gas * tx.max_fee_per_gas + tx.value
-        nonce, least = state.get_nonce(sender), max(tx.intrinsic_gas, self.calc_data_floor_gas(tx, 0, 0))
-        fees = f"maxFeePerGas: {tx.max_fee_per_gas}, maxPriorityFeePerGas: {tx.max_priority_fee_per_gas}"
-        authorizations = cast(Any, tx).authorization_list if tx.type_id == SET_CODE_TRANSACTION_TYPE else ()
-        who = f"address 0x{sender.hex()}, tx: {tx.nonce} state: {nonce}"
-        for wrong, message in (
-            (tx.type_id == BLOB_TX_TYPE, "transaction type not supported: blobs"),
-            (len(authorizations) > MOST_AUTHORIZATIONS, f"more than {MOST_AUTHORIZATIONS} authorizations"),
-            (tx.chain_id is None, "only replay-protected (EIP-155) transactions allowed over RPC"),
-            (tx.chain_id != chain_id, f"invalid chain id for signer: have {tx.chain_id} want {chain_id}"),
-            (tx.gas > BLOCK_GAS, f"exceeds block gas limit: {tx.gas} > {BLOCK_GAS}"),
-            (not tx.to and len(tx.data) > MAX_INITCODE_SIZE, f"max initcode size exceeded: {len(tx.data)}"),
-            (tx.gas < least, f"intrinsic gas too low: gas {tx.gas}, minimum needed {least}"),
-            (tx.max_priority_fee_per_gas > tx.max_fee_per_gas, f"max priority fee per gas higher than max fee: {fees}"),
-            (tx.max_fee_per_gas < state.base_fee, f"max fee per gas less than block base fee: {fees}"),
-            (tx.nonce < nonce, f"nonce too low: {who}"),
-            (tx.nonce > nonce, f"nonce too high: {who}; this chain does not queue transactions"),
-            (have < want, f"insufficient funds for gas * price + value: address 0x{sender.hex()} {have=} {want=}"),
-        ):
-            if wrong:
-                raise RpcRefusal(REFUSED, message)
+DATABASE, FAUCET_KEY = "chain.db", "faucet.key"
+APPLICATION, VERSION = 0x63307A63, 2  # in the file, so that no database of another program or version is taken for ours
+FAUCET_WEI, FULL_WEI = 10**27, 10**19  # what the faucet has, and up to what it fills an account with less than half
+FIRST_CHAIN_ID = 1_000_000_000  # new chains get a random id from here to twice that: signatures of one fit no other
+COMPACT_EVERY = 4096  # blocks; a compaction takes some 3 s and drops some 30 MB
+STATES = 128  # newest blocks whose state can be read in any case, as in other nodes
+LOG_BLOCKS = 100_000  # the widest search for events
+INVALID_PARAMS = -32602  # of JSON-RPC
+HASHES = re.compile(rb"(?=\xa0(.{32}))", re.DOTALL)  # a node's children, an account's storage and code: RLP of 32 bytes
+NODES = "CREATE TABLE {}(hash BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
+SCHEMA = f"""
+CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE block(
+    number INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, timestamp INTEGER NOT NULL, mix_hash BLOB NOT NULL,
+    state_root BLOB NOT NULL, json BLOB NOT NULL);
+CREATE TABLE tx(block INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, json BLOB NOT NULL, receipt BLOB NOT NULL);
+CREATE TABLE log(
+    block INTEGER, position INTEGER, address BLOB NOT NULL, topic0 BLOB, topic1 BLOB, topic2 BLOB, topic3 BLOB,
+    json BLOB NOT NULL, PRIMARY KEY(block, position)) WITHOUT ROWID;
+CREATE INDEX log_by_address ON log(address, topic0, block);
+CREATE INDEX log_by_topic ON log(topic0, block);
+{NODES.format("node")};
+PRAGMA application_id={APPLICATION};
+PRAGMA user_version={VERSION}
+"""
+NEWEST_BLOCK = "SELECT * FROM block ORDER BY number DESC LIMIT 1"
+Data = Annotated[str, Meta(pattern=r"^0x(?:[0-9a-fA-F]{2})*\Z", max_length=2 + (256 << 10))]  # as in other nodes
+At = Annotated[str, Meta(pattern=r"^(?:latest|pending|earliest|safe|finalized|0x[0-9a-fA-F]{1,64})\Z")] | None
 
 
-class TimedState(PragueState):
-    """Prague's state after a block. seconds: of the thread's CPU, for all that is run on it."""
+class CallFields(msgspec.Struct, frozen=True, rename="camel"):
+    """A transaction that is only tried. Prices are accepted and not charged; unknown fields are left unread."""
 
-    computation_class = TimedComputation
-    transaction_executor_class = CheckingExecutor
-
-    def __init__(self, seconds: float, *arguments: Any) -> None:
-        self.deadline = time.thread_time() + seconds
-        super().__init__(*arguments)
-
-    def set_system_contracts(self) -> None:
-        """None: they are for beacon blocks, which this chain has not."""
-
-
-class SimulatedCall(NamedTuple):
-    """A transaction that is only tried. value: wei; gas: None is as much as a block holds; to empty: a new contract."""
-
-    sender: bytes
-    to: bytes
-    value: int
-    data: bytes
-    gas: int | None = None
+    sender: Address | None = msgspec.field(default=None, name="from")
+    to: Address | None = None
+    gas: Quantity | None = None
+    value: Quantity | None = None
+    data: Data | None = None
+    input: Data | None = None
+    access_list: Annotated[list[msgspec.Raw], Meta(max_length=0)] | None = None  # neither list is supported in calls
+    authorization_list: None = None
 
 
-class Evm:
-    """Executes over a store, in one thread. A new chain begins here, with a new faucet key. Raises ChainError.
+class LogFilter(msgspec.Struct, frozen=True, rename="camel"):
+    """Selects events of a range of blocks or of one block, by address and by topic."""
 
-    seconds: of CPU, for one call, estimate or transaction; more raises OutOfTime.
+    from_block: At = None
+    to_block: At = None
+    block_hash: Hash | None = None
+    address: Address | Annotated[list[Address], Meta(max_length=256)] = []
+    topics: Annotated[list[Hash | Annotated[list[Hash | None], Meta(max_length=256)] | None], Meta(max_length=4)] = []
+
+
+class NodeTable(BaseDB):
+    """Trie nodes and contracts' code by their hash, for py-evm."""
+
+    def __init__(self, sql: sqlite3.Connection) -> None:
+        self._sql = sql
+
+    def __getitem__(self, key: bytes) -> bytes:
+        if row := self._sql.execute("SELECT value FROM node WHERE hash=?", (key,)).fetchone():
+            return row[0]
+        raise KeyError(key)
+
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        self._sql.execute("INSERT OR IGNORE INTO node VALUES(?,?)", (key, value))
+
+    def __delitem__(self, key: bytes) -> None:
+        raise NotImplementedError("py-evm deletes no node; Chain drops old ones")
+
+
+class Chain:
+    """The chain in a folder, for one thread; made where there is none, with a new faucet key and `chain_id` or a random
+    one. Raises ChainError for a file that is none of ours, which is left as it is, and sqlite3.Error.
+
+    Public methods are JSON-RPC's, each parameter by its annotation; no account is unlocked. They raise RpcRefusal,
+    ChainError, sqlite3.Error, and EVMMissingData where a state is kept no longer.
     """
 
-    def __init__(self, store: Store, chain_id: int, faucet_key: Path, seconds: float = RUN_SECONDS) -> None:
-        self._store, self._chain_id, self._faucet_key, self._seconds = store, chain_id, faucet_key, seconds
-        if store.head is None:
-            write_new(faucet_key, secrets.token_bytes(32).hex().encode())
-            state = AccountDB(store.state_db, BLANK_ROOT_HASH)
-            state.set_balance(Address(_key(faucet_key).public_key.to_canonical_address()), RICHES)
-            store.add(_header(None).copy(state_root=state.make_state_root()), None, state.persist)
+    def __init__(self, folder: Path, version: str, chain_id: int | None = None) -> None:
+        self._faucet_key, self.version, path = folder / FAUCET_KEY, version, folder / DATABASE
+        self._sql = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._sql.row_factory = sqlite3.Row
+        with closed_on_failure(self._sql):
+            application, version_of_file, tables = (
+                self._row(query)[0]
+                for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+            )
+            if tables and application != APPLICATION:
+                raise ChainError(f"{path} is not a chain of codezero; give another directory")
+            if tables and version_of_file != VERSION:
+                raise ChainError(f"{path} was written by another version ({version_of_file}); give another directory")
+            self._row("PRAGMA journal_mode=WAL")
+            self._row("PRAGMA synchronous=FULL")
+            self._nodes: Any = AtomicDB(cast(Any, NodeTable(self._sql)))
+            with self._sql:
+                self._row("BEGIN IMMEDIATE")
+                for statement in () if tables else SCHEMA.split(";"):
+                    self._row(statement)
+                new = chain_id or FIRST_CHAIN_ID + secrets.randbelow(FIRST_CHAIN_ID)
+                self._row("INSERT OR IGNORE INTO meta VALUES('chain_id',?)", str(new))
+            self.chain_id = int(self._row("SELECT value FROM meta WHERE key='chain_id'")[0])
+            if self._row(NEWEST_BLOCK) is None:
+                self._begin()
+            self._head: sqlite3.Row = self._row(NEWEST_BLOCK)
+        self.close = self._sql.close
 
-    @property
-    def head(self) -> Head:
-        assert self._store.head is not None
-        return self._store.head
+    def web3_clientVersion(self) -> str:
+        return self.version
 
-    def accounts(self, at: Head) -> AccountDB:
-        """The state after a block. Reading raises EVMMissingData where it is kept no longer."""
-        return AccountDB(self._store.state_db, Hash32(at.state_root))
+    def eth_chainId(self) -> str:
+        return hex(self.chain_id)
 
-    def call(self, call: SimulatedCall, at: Head) -> bytes:
-        """What the code returns in the block after `at`. Raises RpcRefusal."""
-        done = self._try(call, self._state(at, _header(at, base_fee=0)), min(call.gas or BLOCK_GAS, BLOCK_GAS))
-        return bytes(done.output) if done.is_success else _fail(done)
+    def eth_gasPrice(self) -> str:
+        return hex(evm.BASE_FEE + evm.TIP)
 
-    def estimate(self, call: SimulatedCall, at: Head) -> int:
-        """Gas that is enough, by bisection from the gas used: calls keep back more than they use. Raises RpcRefusal."""
-        state, high = self._state(at, _header(at, base_fee=0)), min(call.gas or BLOCK_GAS, BLOCK_GAS)
+    def eth_maxPriorityFeePerGas(self) -> str:
+        return hex(evm.TIP)
+
+    def eth_blockNumber(self) -> str:
+        return hex(self._head["number"])
+
+    def eth_getBalance(self, address: Address, block: At = None) -> str:
+        return hex(self._accounts(block).get_balance(_bytes(address)))
+
+    def eth_getTransactionCount(self, address: Address, block: At = None) -> str:
+        return hex(self._accounts(block).get_nonce(_bytes(address)))
+
+    def eth_getCode(self, address: Address, block: At = None) -> str:
+        return f"0x{self._accounts(block).get_code(_bytes(address)).hex()}"
+
+    def eth_getStorageAt(self, address: Address, slot: Quantity, block: At = None) -> str:
+        return f"0x{self._accounts(block).get_storage(_bytes(address), int(slot, 16)):064x}"
+
+    def eth_call(self, call: CallFields, block: At = None) -> str:
+        """Run code in the block after the one named."""
+        done = self._try(call, self._state_after(self._at(block)), _most_gas(call))
+        return f"0x{done.output.hex()}" if done.is_success else evm.fail(done)
+
+    def eth_estimateGas(self, call: CallFields, block: At = None) -> str:
+        """Bisect from the gas used: calls keep back more than they use."""
+        state, high = self._state_after(self._at(block)), _most_gas(call)
         done = self._try(call, state, high)
         if done.is_error:
-            _fail(done)
+            evm.fail(done)
         guess = min(high - done.get_gas_remaining() + cast(Any, done).data_floor_gas, high)
         low = guess - 1
-        while (high - low) * ESTIMATE_WITHIN > high:
+        while (high - low) * 200 > high:  # at most 1/200 above the least gas that does
             low, high = (guess, high) if self._try(call, state, guess).is_error else (low, guess)
             guess = min((low + high) // 2, 2 * low)
-        return high
+        return hex(high)
 
-    def send(self, raw: bytes) -> bytes:
-        """Mine a signed transaction; its hash, also of one mined before. Raises RpcRefusal, ChainError."""
-        tx_hash = keccak(raw)
-        if self._store.json("json FROM tx WHERE hash", tx_hash) is not None:
-            return tx_hash
-        tx = _decode(raw)
-        header = _header(self.head)
-        state = self._state(self.head, header)
+    def eth_sendRawTransaction(self, raw: Data) -> str:
+        """Mine a signed transaction; its hash, also of one mined before."""
+        tx_hash = f"0x{keccak(_bytes(raw)).hex()}"
+        if self.eth_getTransactionByHash(tx_hash) is None:
+            self._mine(evm.decode_transaction(_bytes(raw)))
+        return tx_hash
+
+    def codezero_fund(self, address: Address) -> str | None:
+        """Fill an account up from the faucet; the transaction's hash, null when it has enough."""
+        balance = self._accounts().get_balance(_bytes(address))
+        if balance * 2 >= FULL_WEI:
+            return None
+        key = self._faucet()
+        nonce = self._accounts().get_nonce(cast(Any, key.public_key.to_canonical_address()))
+        gas = 100_000  # more than a plain transfer needs, for accounts that are contracts
+        unsigned = self._unsigned(nonce, evm.BASE_FEE + evm.TIP, gas, _bytes(address), FULL_WEI - balance, b"")
+        return self.eth_sendRawTransaction(f"0x{unsigned.as_signed_transaction(key).encode().hex()}")
+
+    def eth_getBlockByNumber(self, block: At, full: bool = False) -> object:
+        """full: whole transactions instead of their hashes."""
+        head = self._find(block)
+        if head is None:
+            return None
+        json, tx = _unpacked(head["json"]), self._row("SELECT json FROM tx WHERE block=?", head["number"])
+        return msgspec.json.decode(json, type=Json) | {"transactions": [_unpacked(tx[0])]} if full and tx else json
+
+    eth_getBlockByHash = eth_getBlockByNumber
+
+    def eth_getTransactionByHash(self, tx_hash: Hash) -> msgspec.Raw | None:
+        row = self._row("SELECT json FROM tx WHERE hash=?", _bytes(tx_hash))
+        return row and _unpacked(row[0])
+
+    def eth_getTransactionReceipt(self, tx_hash: Hash) -> msgspec.Raw | None:
+        row = self._row("SELECT receipt FROM tx WHERE hash=?", _bytes(tx_hash))
+        return row and _unpacked(row[0])
+
+    def eth_getLogs(self, search: LogFilter) -> object:
+        """Events in order. An empty list of addresses, or null among topics, matches any."""
+        if search.block_hash is None:
+            first, last = self._number(search.from_block), self._number(search.to_block)
+        elif search.from_block or search.to_block:
+            raise RpcRefusal(INVALID_PARAMS, "cannot specify both BlockHash and FromBlock/ToBlock")
+        else:
+            first = last = self._at(search.block_hash)["number"]
+        if first > last:
+            raise RpcRefusal(INVALID_PARAMS, "invalid block range params")
+        if last - first >= LOG_BLOCKS:
+            raise RpcRefusal(-32005, f"exceed maximum block range: {LOG_BLOCKS}")
+        where, values = ["block BETWEEN ? AND ?"], cast("list[object]", [first, last])
+        places = {"address": search.address} | {f"topic{at}": place for at, place in enumerate(search.topics)}
+        for column, place in places.items():
+            choices: Sequence[str | None] = [place] if place is None or isinstance(place, str) else place
+            wanted = [] if None in choices else [_bytes(choice) for choice in choices if choice is not None]
+            where.append(f"{column} IN ({','.join('?' * len(wanted))})" if wanted else f"{column} IS NOT NULL")
+            values += wanted
+        query = f"SELECT json FROM log WHERE {' AND '.join(where)} ORDER BY block, position"
+        return [_unpacked(row[0]) for row in self._sql.execute(query, values)]
+
+    def _row(self, query: str, *values: object) -> Any:
+        return self._sql.execute(query, values).fetchone()
+
+    def _accounts(self, block: At = None) -> AccountDB:
+        return AccountDB(self._nodes, self._at(block)["state_root"])
+
+    def _number(self, block: At) -> int:  # at most the head's and one
+        head = 0 if block == "earliest" else self._head["number"]
+        return min(int(block, 16), head + 1) if block and block.startswith("0x") else head
+
+    def _find(self, block: At) -> sqlite3.Row | None:
+        if block is not None and len(block) == 66:
+            return self._row("SELECT * FROM block WHERE hash=?", _bytes(block))
+        return self._row("SELECT * FROM block WHERE number=?", self._number(block))
+
+    def _at(self, block: At) -> sqlite3.Row:
+        if (head := self._find(block)) is None:
+            raise RpcRefusal(evm.REFUSED, "header not found")
+        return head
+
+    def _faucet(self) -> PrivateKey:
+        lost = f"{self._faucet_key}: put the faucet's key back, or begin a new chain in another directory"
+        with translated(ChainError, lost, OSError, ValueError, ValidationError, reason=False):
+            return PrivateKey(bytes.fromhex(read_bounded(self._faucet_key, 128, private=True).decode()))
+
+    def _begin(self) -> None:
+        write_new(self._faucet_key, secrets.token_bytes(32).hex().encode())
+        accounts = AccountDB(self._nodes, BLANK_ROOT_HASH)
+        accounts.set_balance(cast(Any, self._faucet().public_key.to_canonical_address()), FAUCET_WEI)
+        with self._sql:
+            self._row("BEGIN IMMEDIATE")
+            header = evm.new_header(None).copy(state_root=accounts.make_state_root())
+            accounts.persist()
+            self._write(header, [])
+
+    def _mine(self, tx: SignedTransactionAPI) -> None:
+        header = evm.new_header(self._head)
+        state = self._state_after(self._head, header)
         done = state.apply_transaction(tx)
         used = tx.gas - done.get_gas_remaining()
-        used += cast(Any, done).data_floor_gas - CheckingExecutor.calculate_gas_refund(done, used)
+        used += cast(Any, done).data_floor_gas - evm.CheckingExecutor.calculate_gas_refund(done, used)
         receipt = tx.make_receipt(b"" if done.is_error else b"\1", used, done.get_log_entries())
         header = header.copy(
             gas_used=used,
@@ -167,90 +294,77 @@ class Evm:
             receipt_root=make_trie_root_and_nodes((receipt,))[0],
             bloom=receipt.bloom,
         )
-        self._store.add(header, Mined(tx, receipt, done, state.get_gas_price(tx)), state.persist)
-        return tx_hash
+        created = None if tx.to else done.msg.storage_address
+        transaction, receipt_json = evm.mined_json(header, tx, receipt, created, state.get_gas_price(tx))
+        with self._sql:
+            self._row("BEGIN IMMEDIATE")
+            state.persist()
+            values = header.block_number, keccak(tx.encode()), _packed(transaction), _packed(receipt_json)
+            self._row("INSERT INTO tx VALUES(?,?,?,?)", *values)
+            for position, (log, json) in enumerate(zip(receipt.logs, receipt_json["logs"], strict=True)):
+                topics = (*(topic.to_bytes(32) for topic in log.topics), None, None, None, None)[:4]
+                values = header.block_number, position, log.address, *topics, _packed(json)
+                self._row("INSERT INTO log VALUES(?,?,?,?,?,?,?,?)", *values)
+            self._write(header, [transaction["hash"]])
+        self._head = self._row(NEWEST_BLOCK)
+        if header.block_number % COMPACT_EVERY == COMPACT_EVERY - 1:
+            self._compact()
 
-    def fund(self, address: bytes) -> bytes | None:
-        """Fill an account up from the faucet; the transaction's hash, None when it has enough. Raises ChainError."""
-        accounts, key = self.accounts(self.head), _key(self._faucet_key)
-        have = accounts.get_balance(Address(address))
-        if have * 2 >= FULL:
-            return None
-        nonce = accounts.get_nonce(Address(key.public_key.to_canonical_address()))
-        unsigned = self._unsigned(nonce, BASE_FEE + TIP, FUND_GAS, address, FULL - have, b"")
-        return self.send(unsigned.as_signed_transaction(key).encode())
+    def _write(self, header: Any, hashes: list[str]) -> None:
+        block, size = evm.to_json(header), hex(len(cast(Any, rlp).encode(header)))
+        block |= {"hash": evm.to_json(header.hash), "size": size, "uncles": [], "withdrawals": []}
+        json = _packed(block | {"transactions": hashes})
+        values = header.block_number, header.hash, header.timestamp, header.mix_hash, header.state_root, json
+        self._row("INSERT INTO block VALUES(?,?,?,?,?,?)", *values)
 
-    def _try(self, call: SimulatedCall, state: TimedState, gas: int) -> ComputationAPI:
-        """Changes nothing, and costs nothing with a base fee of 0."""
-        before, sender = state.snapshot(), Address(call.sender)
-        unsigned = self._unsigned(state.get_nonce(sender), 0, gas, call.to, call.value, call.data)
+    def _compact(self) -> None:
+        """Drop the nodes that only older states than the newest STATES use. All or nothing."""
+        with self._sql:
+            self._row("BEGIN IMMEDIATE")
+            self._row(NODES.format("live"))
+            roots = self._sql.execute("SELECT state_root FROM block ORDER BY number DESC LIMIT ?", (STATES,))
+            pending = [root for (root,) in roots.fetchall()]
+            while pending:  # nodes, and whatever they refer to: every hash in them, even one that is there by accident
+                key = pending.pop()
+                row = self._row("SELECT value FROM node WHERE hash=?", key)
+                copied = row and self._sql.execute("INSERT OR IGNORE INTO live VALUES(?,?)", (key, row[0])).rowcount
+                pending += HASHES.findall(row[0]) if copied else []
+            self._row("DROP TABLE node")
+            self._row("ALTER TABLE live RENAME TO node")
+
+    def _try(self, call: CallFields, state: ChainState, gas: int) -> ComputationAPI:  # changes nothing
+        before, sender = state.snapshot(), _bytes(call.sender or f"0x{'00' * 20}")
+        to, value, data = _bytes(call.to or "0x"), int(call.value or "0x0", 16), _bytes(call.input or call.data or "0x")
+        unsigned = self._unsigned(state.get_nonce(sender), 0, gas, to, value, data)
         try:
             return state.apply_transaction(cast(Any, SpoofTransaction(unsigned, from_=sender)))
         finally:
             state.revert(before)
 
     def _unsigned(self, nonce: int, fee: int, gas: int, to: bytes, value: int, data: bytes) -> Any:
-        """fee: wei per gas."""
-        fields = self._chain_id, nonce, min(fee, TIP), fee, gas, to, value, data, ()
+        fields = self.chain_id, nonce, min(fee, evm.TIP), fee, gas, to, value, data, ()
         return cast(Any, UnsignedDynamicFeeTransaction)(*fields)
 
-    def _state(self, at: Head, header: Any) -> TimedState:
-        """To run code on the state after `at`, as in a block with this header."""
-        numbers = range(at.number, -1, -1)
-        ancestors = (Hash32(block.hash) for number in numbers if (block := self._store.block(number)))
-        context = PragueVM.create_execution_context(header, ancestors, ChainContext(self._chain_id))
-        return TimedState(self._seconds, self._store.state_db, context, at.state_root)
+    def _state_after(self, at: sqlite3.Row, header: Any = None) -> ChainState:
+        """To run code on the state after `at`, as in a block with this header, or one without a base fee."""
+        newest_first = "SELECT hash FROM block WHERE number<=? ORDER BY number DESC LIMIT 256"
+        ancestors = [block[0] for block in self._sql.execute(newest_first, (at["number"],))]
+        header = header or evm.new_header(at, base_fee=0)
+        context = PragueVM.create_execution_context(header, ancestors, ChainContext(self.chain_id))
+        return ChainState(self._nodes, context, at["state_root"])
 
 
-def _key(path: Path) -> PrivateKey:
-    """The faucet's. Raises ChainError."""
-    mend = "put the faucet's key back, or begin a new chain in another directory"
-    if not path.exists():
-        raise ChainError(f"{path} is missing: {mend}")
-    with translated(ChainError, f"{path} does not hold a key: {mend}", ValueError, ValidationError, reason=False):
-        return PrivateKey(bytes.fromhex(read_private(path, 128).decode()))
+def _most_gas(call: CallFields) -> int:
+    return min(int(call.gas, 16), evm.BLOCK_GAS) if call.gas else evm.BLOCK_GAS
 
 
-def _header(parent: Head | None, base_fee: int = BASE_FEE) -> Any:
-    """Of the block after `parent`. Any: py-evm declares the class abstract and does not type its fields."""
-    now = int(time.time())
-    return cast(Any, PragueBlockHeader)(
-        difficulty=0,
-        block_number=0 if parent is None else parent.number + 1,
-        gas_limit=BLOCK_GAS,
-        timestamp=now if parent is None else max(now, parent.timestamp),
-        parent_hash=ZERO_HASH32 if parent is None else parent.hash,
-        mix_hash=secrets.token_bytes(32),
-        nonce=bytes(8),
-        base_fee_per_gas=base_fee,
-    )
+def _packed(json: Json) -> bytes:
+    return zlib.compress(msgspec.json.encode(json))
 
 
-def _decode(raw: bytes) -> SignedTransactionAPI:
-    """A well-formed transaction, its signature checked. Raises RpcRefusal."""
-    try:
-        tx = PragueTransactionBuilder.decode(raw)
-        if tx.encode() != raw:
-            raise RLPException("not the canonical encoding")
-        if not 0 < tx.s <= SECPK1_N // 2 or not 0 < tx.r < SECPK1_N:
-            raise BadSignature("out of range")
-        if tx.type_id == SET_CODE_TRANSACTION_TYPE:
-            cast(Any, tx)._inner.validate()
-        _ = tx.sender  # recovered once and kept
-    except (UnrecognizedTransactionType, ValidationError, RLPException, RecursionError, BadSignature) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise RpcRefusal(REFUSED, f"not a signed transaction: {type(error).__name__}: {reason}") from error
-    return tx
+def _unpacked(json: bytes) -> msgspec.Raw:
+    return msgspec.Raw(zlib.decompress(json))
 
 
-def _fail(done: ComputationAPI) -> NoReturn:
-    """Raises RpcRefusal: the contract's with its bytes, or what went wrong inside."""
-    if not isinstance(done.error, Revert):
-        name = type(done.error).__name__
-        text = "out of gas" if name == "OutOfGas" else f"execution failed: {name}: {done.error}"
-        raise RpcRefusal(REFUSED, text[:300])
-    output, reason = bytes(done.output), ""
-    if output[:4] == ERROR_STRING and len(output) >= 68:  # its words, which other nodes put into the message
-        length = min(int.from_bytes(output[36:68], "big"), 1024)
-        reason = f": {output[68 : 68 + length].decode('utf-8', 'replace')}"
-    raise RpcRefusal(REVERTED, f"execution reverted{reason}", f"0x{output.hex()}")
+def _bytes(text: str) -> Any:  # py-evm has a type for each use of bytes
+    return bytes.fromhex(text[2:])

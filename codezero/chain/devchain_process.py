@@ -21,35 +21,34 @@ from codezero.errors import ChainError, ConfigError
 from codezero.system.child import python
 from codezero.system.files import UNDECODABLE, Lock, read_json, set_aside
 
-SERVING, STARTING, USERS, ENDPOINT = "serving.lock", "starting.lock", "users.lock", "endpoint.json"
-LOG = "chain.log"
-MAX_ENDPOINT, MAX_ANSWER, MAX_LOG = 4096, 65536, 1 << 20
-BUSY = 75
-"""Exit code of a chain process that found its directory served by another (EX_TEMPFAIL)."""
-ANSWER_SECONDS = 2.0
-START_SECONDS = 120.0
-"""For a busy machine; two seconds are usual."""
-CLOSE_SECONDS = 5.0
-POLL_SECONDS = 0.02
+SERVING, STARTING, USERS, ENDPOINT, LOG = "serving.lock", "starting.lock", "users.lock", "endpoint.json", "chain.log"
+HOST = "127.0.0.1"
+BUSY = 75  # exit code of a chain process that found its directory served by another (EX_TEMPFAIL)
+ANSWER_SECONDS, CLOSE_SECONDS, POLL_SECONDS = 2.0, 5.0, 0.02
+START_SECONDS = 120.0  # for a busy machine; two seconds are usual
 
 
 class ChainEndpoint(msgspec.Struct, frozen=True):
-    """Where a chain is served on this machine. version: names the one process, which repeats it when asked."""
+    """Where a chain is served on this machine. version: names the one process, which repeats it when asked.
 
-    url: Annotated[str, msgspec.Meta(pattern=r"^http://127\.0\.0\.1:\d{1,5}\Z")]
-    chain_id: int
-    host: str
+    while_used: it ends when nobody uses it any more.
+    """
+
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
+    chain_id: int
     pid: int
     version: Annotated[str, msgspec.Meta(max_length=256)]
     while_used: bool
-    """It ends when nobody uses it any more."""
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
 
     @classmethod
     def of(cls, path: Path) -> "ChainEndpoint | None":
         """As last written in a directory, perhaps by a process that is no more. None: nothing readable."""
         try:
-            return read_json(path / ENDPOINT, cls, MAX_ENDPOINT)
+            return read_json(path / ENDPOINT, cls, 4096)
         except (OSError, ValueError):
             return None
 
@@ -59,7 +58,7 @@ class ChainEndpoint(msgspec.Struct, frozen=True):
 
         request = b'{"jsonrpc":"2.0","id":1,"method":"web3_clientVersion","params":[]}'
         try:
-            _, raw = post(self.url, request, ANSWER_SECONDS, limit=MAX_ANSWER)
+            _, raw = post(self.url, request, ANSWER_SECONDS, limit=65536)
             return msgspec.json.decode(raw, type=dict[str, object]).get("result") == self.version
         except (ChainError, *UNDECODABLE):
             return False
@@ -73,9 +72,7 @@ class DevChainHandle(AbstractContextManager["DevChainHandle"]):
     where the chain cannot be served or does not answer within START_SECONDS.
     """
 
-    endpoint: ChainEndpoint
-    url: str
-    """Changes only when `revive` had to start the chain on another port."""
+    endpoint: ChainEndpoint  # its URL changes only when `revive` had to start the chain on another port
 
     def __init__(self, path: Path, *, port: int = 0, chain_id: int | None = None) -> None:
         self.path, self._port, self._wanted = path, port, chain_id
@@ -88,6 +85,10 @@ class DevChainHandle(AbstractContextManager["DevChainHandle"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def url(self) -> str:
+        return self.endpoint.url
 
     def revive(self) -> str:
         """The URL of the chain, started where no process serves it. Raises ChainError and ConfigError.
@@ -102,7 +103,7 @@ class DevChainHandle(AbstractContextManager["DevChainHandle"]):
                     endpoint = ChainEndpoint.of(self.path)
                     if endpoint is not None and endpoint.answers():
                         self.chain_id = self._wanted = check_id(self.path, endpoint.chain_id, self._wanted)
-                        self.endpoint, self.url = endpoint, endpoint.url
+                        self.endpoint = endpoint
                         return self.url
                     code = None if child is None else child.poll()
                     if code not in (None, BUSY):
@@ -122,12 +123,11 @@ class DevChainHandle(AbstractContextManager["DevChainHandle"]):
                 time.sleep(POLL_SECONDS)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        """In a session of its own: Ctrl-C in the terminal is for the nodes, which end it by ending."""
-        command = python("-m", "codezero.chain.devchain_server", str(self.path.resolve()))
-        command += [str(self._port), str(self._wanted or 0)]
-        with set_aside(self.path / LOG, MAX_LOG).open("ab") as log:
-            null = subprocess.DEVNULL
+        words = str(self.path.resolve()), str(self._port), str(self._wanted or 0)
+        with set_aside(self.path / LOG, 1 << 20).open("ab") as log:
+            command, null = python("-m", "codezero.chain.devchain_server", *words), subprocess.DEVNULL
             child = subprocess.Popen(command, stdin=null, stdout=null, stderr=log, start_new_session=True)
+        # in a session of its own: Ctrl-C in the terminal is for the nodes, which end it by ending
         threading.Thread(target=child.wait, name="devchain-reaper", daemon=True).start()
         return child
 

@@ -1,10 +1,10 @@
-"""The process that serves the embedded chain: JSON-RPC over HTTP on loopback, batches, the threads of the chain.
+"""The process that serves the embedded chain: JSON-RPC over HTTP on loopback, batches included.
 
-No browser reaches it: another Host (DNS rebinding), any Origin, and any content type but JSON are refused.
+No web page reaches it: another Host (DNS rebinding), any Origin, and any content type but JSON are refused.
 """
 
 import asyncio
-import contextlib
+import inspect
 import logging
 import os
 import secrets
@@ -12,7 +12,8 @@ import signal
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import typing
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -25,46 +26,24 @@ from eth.exceptions import VMError
 from eth.vm.interrupt import EVMMissingData
 from msgspec import Meta
 
-from codezero.chain.devchain import Evm
-from codezero.chain.devchain_metering import REFUSED, RUN_SECONDS, OutOfTime, RpcRefusal
-from codezero.chain.devchain_process import BUSY, ENDPOINT, SERVING, USERS, ChainEndpoint, check_id
-from codezero.chain.devchain_rpc import INVALID_PARAMS, METHODS, OVER_LIMIT, WRITING, Methods
-from codezero.chain.devchain_store import Store
+from codezero.chain.devchain import DATABASE, INVALID_PARAMS, Chain
+from codezero.chain.devchain_evm import REFUSED, RpcRefusal
+from codezero.chain.devchain_process import BUSY, ENDPOINT, HOST, SERVING, USERS, ChainEndpoint, check_id
 from codezero.errors import ChainError, CodeZeroError, ConfigError, translated
 from codezero.system.files import LOCAL, UNDECODABLE, Lock, write_atomic
 from codezero.system.signals import Stop
 from codezero.system.web import HEAD_SECONDS
 
-HOST = "127.0.0.1"
-DATABASE, FAUCET_KEY = "chain.db", "faucet.key"
-PARSE_ERROR, INVALID_REQUEST, NO_SUCH_METHOD, INTERNAL = -32700, -32600, -32601, -32603
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
 NO_FILTERS = ": this chain keeps no filters; ask eth_blockNumber, and eth_getLogs with fromBlock and toBlock"
-FIRST_CHAIN_ID, CHAIN_IDS = 1_000_000_000, 1_000_000_000
-"""New chains get a random id of this range, so that what is signed for one means nothing on another."""
-LARGEST_CHAIN_ID = (1 << 53) // 2 - 36
-"""The largest that wallets written in JavaScript hold."""
-MAX_BODY = 1 << 20
-"""Bytes of one request, a batch included."""
-MAX_BATCH = 256
-MAX_NESTED = 10_000
-"""Brackets of a body. py_ecc raises Python's limit, with which deeper JSON would overflow the stack."""
-MAX_ANSWER = 32 << 20
-"""Bytes of a batch's answers, after which its other requests are refused."""
-BODY_SECONDS = 2.0
-"""Until a body has come; honest ones come at once on one machine."""
-SMALL_BODY, LARGE_AT_ONCE = 64 << 10, 64
-"""Bytes of a body that is read at once, and how many larger ones are held at one time; others of those wait."""
-QUICK_SECONDS, SLOW_AT_ONCE = 0.1, 8
-"""CPU of a call that keeps the next one waiting, and how many may begin anew apart, for RUN_SECONDS, after that."""
-STACK = 64 << 20
-"""Bytes of the EVM's thread: calls may nest a thousand deep."""
-POLL_SECONDS = 0.25
-"""Between two looks whether anybody uses it, and whether it has to stop."""
+LARGEST_CHAIN_ID = (1 << 53) // 2 - 36  # the largest that wallets written in JavaScript hold
+MAX_BODY, MAX_BATCH = 1 << 20, 256  # bytes of one request, a batch included; requests of a batch
+MAX_NESTED = 10_000  # brackets of a body: py_ecc raises Python's limit, with which deeper JSON would overflow the stack
+METHODS = {name for name in vars(Chain) if name.startswith(("web3_", "eth_", "codezero_"))}
 
 logger = logging.getLogger(__name__)
-STRANGERS = HttpProcessingError, ConnectionError
-logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], STRANGERS)))
-"""Faults of our own; what is not HTTP, and who leaves before the end, must not fill the log."""
+CLIENT_ERRORS = HttpProcessingError, ConnectionError  # no HTTP, or a client that leaves early: not for the log
+logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], CLIENT_ERRORS)))
 
 
 class ChainBusyError(ChainError):
@@ -80,32 +59,17 @@ class RpcRequest(msgspec.Struct, frozen=True):
     params: Any = []
 
 
-class ChainThread:
-    """A thread with a connection of its own, so that one's work does not keep another waiting."""
-
-    def __init__(self, store: Store, path: Path, chain_id: int, version: str, seconds: float) -> None:
-        self.store = store
-        self.methods = Methods(store, Evm(store, chain_id, path / FAUCET_KEY, seconds), chain_id, version)
-        self.thread = ThreadPoolExecutor(1, "devchain")
-        before = threading.stack_size(STACK)
-        self.thread.submit(int).result()  # starts the thread, with the large stack
-        threading.stack_size(before)
-
-
 class RpcServer:
-    """Answers for a chain, on one loopback port. stores: of its file, for what writes, what reads, and what is slow."""
+    """Answers for a chain on one loopback port."""
 
-    def __init__(self, path: Path, stores: Sequence[Store], chain_id: int) -> None:
-        self._path, self._chain_id = path, chain_id
-        self._version = f"codezero-devchain/py-evm/{secrets.token_hex(8)}"
-        self._threads: list[ChainThread] = []
-        for store, seconds in zip(stores, (RUN_SECONDS, QUICK_SECONDS, RUN_SECONDS), strict=True):
-            store.head = stores[0].head  # of a new chain: begun by the first
-            self._threads.append(ChainThread(store, path, chain_id, self._version, seconds))
-        self._hosts: list[list[str]] = []
-        self._large, self._slow = asyncio.Semaphore(LARGE_AT_ONCE), 0
+    def __init__(self, chain: Chain) -> None:
+        self._chain, self._hosts = chain, list[list[str]]()
+        threading.stack_size(64 << 20)  # bytes: calls may nest a thousand deep
+        self._thread = ThreadPoolExecutor(1, "devchain")
 
-    async def run(self, port: int, announce: Callable[[ChainEndpoint], None], stop: Stop, while_used: bool) -> None:
+    async def run(
+        self, folder: Path, port: int, announce: Callable[[ChainEndpoint], None], stop: Stop, while_used: bool
+    ) -> None:
         """Until it has to stop, or nobody uses it. Raises ChainError and OSError."""
         app = web.Application(client_max_size=MAX_BODY)
         app.router.add_post("/", self._answer)
@@ -114,23 +78,20 @@ class RpcServer:
             keepalive_timeout=HEAD_SECONDS,
         )  # fmt: skip
         await runner.setup()
-        with closing(Lock(self._path / USERS)) as users:
+        with closing(Lock(folder / USERS)) as users:
             try:
-                bound = await self._listen(runner, port)
-                url, version = f"http://{HOST}:{bound}", self._version
-                endpoint = ChainEndpoint(url, self._chain_id, HOST, bound, os.getpid(), version, while_used)
-                write_atomic(self._path / ENDPOINT, msgspec.json.encode(endpoint), private=True)
+                bound, version = await self._listen(runner, port, ChainEndpoint.of(folder)), self._chain.version
+                endpoint = ChainEndpoint(bound, self._chain.chain_id, os.getpid(), version, while_used)
+                write_atomic(folder / ENDPOINT, msgspec.json.encode(endpoint), private=True)
                 announce(endpoint)
                 while not (stop or (while_used and users.take())):  # and kept: who comes now waits for our end
-                    await asyncio.sleep(POLL_SECONDS)
+                    await asyncio.sleep(0.25)
             finally:
                 await runner.cleanup()
-                for worker in self._threads:
-                    worker.thread.shutdown(cancel_futures=True)
+                self._thread.shutdown(cancel_futures=True)
 
-    async def _listen(self, runner: web.AppRunner, port: int) -> int:
-        """0 is the last port, so that those who know its URL find it again, or any that is free. Raises ChainError."""
-        last = ChainEndpoint.of(self._path)
+    async def _listen(self, runner: web.AppRunner, port: int, last: ChainEndpoint | None) -> int:
+        # 0 is the last port, so that those who know its URL find it again, or any that is free
         for candidate in [port] if port or last is None else [last.port, 0]:
             try:
                 await web.TCPSite(runner, HOST, candidate, backlog=256).start()
@@ -146,81 +107,50 @@ class RpcServer:
         if request.headers.getall("Host", []) not in self._hosts or "Origin" in request.headers:
             raise web.HTTPForbidden(text="codezero: neither other hosts nor web pages are served here\n")
         if request.content_type != "application/json" or "Content-Encoding" in request.headers:
-            reason = "codezero: only application/json, not compressed, is served here\n"
-            raise web.HTTPUnsupportedMediaType(text=reason)
-        small = request.content_length is not None and request.content_length <= SMALL_BODY
-        async with contextlib.nullcontext() if small else self._large:
-            try:
-                async with asyncio.timeout(BODY_SECONDS):
-                    body = await request.read()
-            except TimeoutError:
-                raise web.HTTPRequestTimeout(text="codezero: the request came too slowly\n") from None
-            return web.Response(body=await self._answer_body(body), content_type="application/json")
+            raise web.HTTPUnsupportedMediaType(text="codezero: only application/json, not compressed, is served here\n")
+        return web.Response(body=await self._answer_body(await request.read()), content_type="application/json")
 
     async def _answer_body(self, body: bytes) -> bytes:
         try:
             if body.count(b"[") + body.count(b"{") > MAX_NESTED:
                 raise RecursionError("too many brackets")
-            asked = msgspec.json.decode(body)
+            content = msgspec.json.decode(body)
         except UNDECODABLE as error:
-            return _error(None, RpcRefusal(PARSE_ERROR, f"not JSON: {error}"))
-        if not isinstance(asked, list):
-            return await self._answer_request(asked)
-        batch = cast("list[Any]", asked)
+            return _error(None, PARSE_ERROR, f"not JSON: {error}")
+        if not isinstance(content, list):
+            return await self._answer_request(content)
+        batch = cast("list[Any]", content)
         if not 0 < len(batch) <= MAX_BATCH:
-            return _error(None, RpcRefusal(INVALID_REQUEST, f"a batch has 1 to {MAX_BATCH} requests"))
-        answers: list[bytes] = []
-        size = 0
-        for request in batch:
-            answers.append(await self._answer_request(request, full=size > MAX_ANSWER))
-            size += len(answers[-1])
-        return b"[" + b",".join(answers) + b"]"
+            return _error(None, INVALID_REQUEST, f"a batch has 1 to {MAX_BATCH} requests")
+        return b"[" + b",".join([await self._answer_request(request) for request in batch]) + b"]"
 
-    async def _answer_request(self, asked: object, full: bool = False) -> bytes:
+    async def _answer_request(self, content: object) -> bytes:
         try:
-            request = msgspec.convert(asked, RpcRequest)
+            request = msgspec.convert(content, RpcRequest)
         except msgspec.ValidationError as error:
-            return _error(None, RpcRefusal(INVALID_REQUEST, f"not a JSON-RPC 2.0 request: {error}"))
+            return _error(None, INVALID_REQUEST, f"not a JSON-RPC 2.0 request: {error}")
         try:
-            if full:
-                raise RpcRefusal(OVER_LIMIT, "the batch's answers are too large")
-            return await self._run(request)
+            return msgspec.json.encode({"jsonrpc": "2.0", "id": request.id, "result": await self._result(request)})
         except RpcRefusal as refusal:
-            return _error(request.id, refusal)
-        except (ChainError, sqlite3.Error) as error:
-            return _error(request.id, RpcRefusal(INTERNAL, str(error)))
-        except (EVMMissingData, VMError) as error:
-            return _error(request.id, RpcRefusal(REFUSED, f"{type(error).__name__}: {error}"))
+            return _error(request.id, refusal.code, refusal.message, refusal.data)
+        except (ChainError, sqlite3.Error, EVMMissingData, VMError) as error:
+            return _error(request.id, REFUSED, f"{type(error).__name__}: {error}")
 
-    async def _run(self, request: RpcRequest) -> bytes:
-        """Raises RpcRefusal, ChainError, sqlite3.Error, VMError and EVMMissingData."""
+    async def _result(self, request: RpcRequest) -> object:
+        """Raises RpcRefusal, and what the methods of Chain raise."""
         if request.method not in METHODS:
             hint = NO_FILTERS if "ilter" in request.method or "subscri" in request.method else ""
-            raise RpcRefusal(NO_SUCH_METHOD, f"the method {request.method} does not exist/is not available{hint}")
+            raise RpcRefusal(METHOD_NOT_FOUND, f"the method {request.method} does not exist/is not available{hint}")
+        method = getattr(self._chain, request.method)
+        types = typing.get_type_hints(method, include_extras=True)
         try:
-            params = msgspec.structs.astuple(msgspec.convert(request.params, METHODS[request.method]))
-        except msgspec.ValidationError as error:
+            named = inspect.signature(method).bind(*msgspec.convert(request.params, list[Any])).arguments
+            params = [msgspec.convert(value, types[name]) for name, value in named.items()]
+        except (msgspec.ValidationError, TypeError) as error:  # of `bind`: too many or too few
             raise RpcRefusal(INVALID_PARAMS, f"invalid params of {request.method}: {error}") from error
-
-        writer, reader, slow = self._threads
-        if not params:  # waits for no thread
-            return _answered(writer, request, params)
-        if request.method in WRITING:
-            return await self._run_in(writer, request, params)
-        try:
-            return await self._run_in(reader, request, params)
-        except OutOfTime:
-            if self._slow >= SLOW_AT_ONCE:
-                raise RpcRefusal(OVER_LIMIT, "too many long calls are running; try again later") from None
-        self._slow += 1
-        try:
-            return await self._run_in(slow, request, params)
-        finally:
-            self._slow -= 1
-
-    async def _run_in(self, worker: ChainThread, request: RpcRequest, params: tuple[Any, ...]) -> bytes:
-        worker.store.head = self._threads[0].store.head  # which the writing one alone moves on
-        return await asyncio.get_running_loop().run_in_executor(worker.thread, _answered, worker, request, params)
+        if not params:  # reads no file, and so waits for no call
+            return method()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, method, *params)
 
 
 def serve(
@@ -242,19 +172,14 @@ def serve(
     stop = Stop()
     with closing(Lock(path / SERVING)) as serving, stop.on_signals():
         if not serving.take():
-            last = ChainEndpoint.of(path)
-            where = f" at {last.url} (process {last.pid})" if last is not None else ""
-            reason = f"the chain in {path} is already served{where}; use that one, or give another directory"
-            raise ChainBusyError(reason)
-        failed = translated(ChainError, f"the chain in {path / DATABASE} failed", sqlite3.Error, OSError, mend=LOCAL)
-        with failed, contextlib.ExitStack() as stack:
-            stores = [stack.enter_context(closing(Store(path / DATABASE))) for _ in range(3)]
-            store = stores[0]
-            new = chain_id or FIRST_CHAIN_ID + secrets.randbelow(CHAIN_IDS)
-            store.row("INSERT OR IGNORE INTO meta VALUES('chain_id',?)", str(new))
-            stored = int(store.row("SELECT value FROM meta WHERE key='chain_id'")[0])
-            server = RpcServer(path, stores, check_id(path, stored, chain_id))
-            asyncio.run(server.run(port, announce, stop, while_used))
+            where = f" at {last.url} (process {last.pid})" if (last := ChainEndpoint.of(path)) else ""
+            mend = "use that one, or give another directory"
+            raise ChainBusyError(f"the chain in {path} is already served{where}; {mend}")
+        with translated(ChainError, f"the chain in {path / DATABASE} failed", sqlite3.Error, OSError, mend=LOCAL):
+            version = f"codezero-devchain/py-evm/{secrets.token_hex(8)}"
+            with closing(Chain(path, version, chain_id)) as chain:
+                check_id(path, chain.chain_id, chain_id)
+                asyncio.run(RpcServer(chain).run(path, port, announce, stop, while_used))
     return stop.received
 
 
@@ -270,14 +195,8 @@ def main(path: str, port: str, chain_id: str) -> int:
     return 0
 
 
-def _answered(worker: ChainThread, request: RpcRequest, params: tuple[Any, ...]) -> bytes:
-    result = getattr(worker.methods, request.method)(*params)
-    return msgspec.json.encode({"jsonrpc": "2.0", "id": request.id, "result": result})
-
-
-def _error(request_id: str | int | None, refusal: RpcRefusal) -> bytes:
-    data = {} if refusal.data is None else {"data": refusal.data}
-    error = {"code": refusal.code, "message": refusal.message, **data}
+def _error(request_id: str | int | None, code: int, message: str, data: str | None = None) -> bytes:
+    error = {"code": code, "message": message} | ({} if data is None else {"data": data})
     return msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, "error": error})
 
 

@@ -1,17 +1,13 @@
-"""What a chain can answer other than yes, by name, each with one line for people."""
+"""Errors of a chain and its contract by name, each with one line for people."""
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from typing import cast
 
 from codezero.errors import ChainError
 
-MAX_TEXT = 300
-"""Characters of an endpoint's or contract's own words that are repeated."""
-ERROR_STRING = bytes.fromhex("08c379a0")
-PANIC = bytes.fromhex("4e487b71")
-TEXTS = {
+ERROR_STRING, PANIC = bytes.fromhex("08c379a0"), bytes.fromhex("4e487b71")
+TEXTS = {  # the contract's errors, by name; none has arguments
     "InvalidBootnode": "a bootnode's address has 1 to 256 bytes",
     "InvalidBootnodeIndex": "there is no bootnode of this number",
     "InvalidInitialization": "the contract has been initialised already",
@@ -32,10 +28,10 @@ TEXTS = {
     "TooManyPeers": "this account has as many peer ids as one account may have; use another account",
     "WinnerAlreadyVoted": "this peer has already voted in this round",
 }
-"""The contracts' errors, by name; none has arguments."""
 REGISTERED, REWARDED, VOTED = "PeerIdAlreadyRegistered", "RewardAlreadySubmitted", "WinnerAlreadyVoted"
+NOT_REGISTERED = "InvalidVoterPeerId"
+# The same call can never be accepted later, whatever happens.
 FINAL = frozenset({REGISTERED, REWARDED, VOTED, "InvalidVote", "InvalidPeerId", "InvalidReward"})
-"""The same call can never be accepted later, whatever happens."""
 
 
 class ChainUnreachableError(ChainError):
@@ -72,10 +68,8 @@ class ForeignOwnerError(ChainError):
         )
 
 
-BLOCKING = (
-    ChainUnreachableError, WrongChainError, ForeignOwnerError, InsufficientFundsError, UnknownOutcomeError
-)  # fmt: skip
-"""Failures that the next submission would meet as well: its nonce is later than that of an unknown outcome."""
+# Failures that the next submission would meet as well.
+BLOCKING = ChainUnreachableError, WrongChainError, ForeignOwnerError, InsufficientFundsError, UnknownOutcomeError
 
 
 class ContractError(ChainError):
@@ -104,20 +98,13 @@ def refusal(message: str, data: object = None) -> ContractError | None:
     return ContractError("Reverted", f"the contract refused{reason}")
 
 
-@cache
-def selectors() -> dict[bytes, str]:
-    """The contracts' errors by the four bytes that stand for them."""
+def decode_revert(raw: bytes) -> ContractError:
+    from eth_abi.abi import decode  # slow import (0.5 s): only needed once a call was refused
+    from eth_abi.exceptions import DecodingError
     from eth_utils.crypto import keccak
 
-    return {keccak(text=f"{name}()")[:4]: name for name in TEXTS}
-
-
-def decode_revert(raw: bytes) -> ContractError:
-    from eth_abi.abi import decode  # takes half a second, which who is refused nothing does not wait for
-    from eth_abi.exceptions import DecodingError
-
     selector, rest = raw[:4], raw[4:]
-    if name := selectors().get(selector):
+    if name := next((name for name in TEXTS if keccak(text=f"{name}()")[:4] == selector), ""):
         return ContractError(name)
     try:
         if selector == ERROR_STRING:
@@ -127,10 +114,10 @@ def decode_revert(raw: bytes) -> ContractError:
             return ContractError("Panic", f"the contract broke down (panic {decode(['uint256'], rest)[0]:#x})")
     except (DecodingError, UnicodeDecodeError, OverflowError):
         pass  # reported below: refused, by something that cannot be read
-    text = f"the contract refused with an error this version does not know (selector 0x{selector.hex()})"
-    return ContractError("", text)
+    unknown = f"the contract refused with an error this version does not know (selector 0x{selector.hex()})"
+    return ContractError("", unknown)
 
 
 def printable(text: str) -> str:
-    """A stranger's words, fit for one line of a log."""
-    return "".join(letter if letter.isprintable() else " " for letter in text[:MAX_TEXT])
+    """Another's words, the first 300 characters, fit for one line of a log."""
+    return "".join(letter if letter.isprintable() else " " for letter in text[:300])

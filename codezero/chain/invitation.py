@@ -1,6 +1,6 @@
-"""The invitation, `swarm.toml`: all that a stranger needs to join a swarm, every field signed by who founded it.
+"""The invitation, `swarm.toml`: all that a newcomer needs to join a swarm, every field signed by its founder.
 
-And the code by which a stranger joins: where the founder's node is, and which invitation it has to give. The text is
+And the code by which a newcomer joins: where the founder's node is, and which invitation it has to give. The text is
 `cz1`, the version, and base58 with a checksum of a few fields as msgpack: one word, easily copied.
 """
 
@@ -20,14 +20,11 @@ from codezero.system.files import Address, read_bounded
 
 VERSION = 1
 MAX_FILE = 64 << 10
-DIGEST = 16
-"""Bytes of a digest, so that a code stays short: nobody finds a second invitation with the same."""
-PREFIX = "codezero invitation\n"
-"""Before what is signed, so that no other message of the founder's account is an invitation."""
+DIGEST = 16  # bytes of a digest, so that a code stays short: nobody finds a second invitation with the same
 
 # No field holds what a shell, a template or a resolver reads: quotes, backslashes, `$`, `{` and `}`.
+# A multiaddress that ends in a peer id; for the contract's list too.
 BOOTNODE = r"^/[A-Za-z0-9._:/%-]{1,180}/p2p/[1-9A-HJ-NP-Za-km-z]{32,64}\Z"
-"""A multiaddress that ends in a peer id; for the contract's list too."""
 NAME = r"^[A-Za-z0-9_.-]{1,64}\Z"
 Url = Annotated[str, Meta(pattern=r"^https?://[A-Za-z0-9._~:/?#\[\]@!&()*+,;=%-]+\Z", max_length=256)]
 Multiaddress = Annotated[str, Meta(pattern=BOOTNODE, max_length=256)]
@@ -38,33 +35,29 @@ class ChainPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """Where the swarm's contracts are. What has its default is neither written nor signed."""
 
     id: Annotated[int, Meta(ge=1, le=2**53 - 1)]
-    rpc: Annotated[list[Url], Meta(max_length=8)]
-    """Endpoints, tried in turn; none: every node names its own."""
+    rpc: Annotated[list[Url], Meta(max_length=8)]  # endpoints, tried in turn; none: every node names its own
     contract: Address
     round_seconds: Annotated[float, Meta(gt=0, le=31_536_000)]
-    block: Annotated[int, Meta(ge=0, le=2**53 - 1)] = 0
-    """In which the contract was deployed, or one before."""
+    block: Annotated[int, Meta(ge=0, le=2**53 - 1)] = 0  # in which the contract was deployed, or one before
 
 
 class NetworkPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How its nodes meet, and what they learn."""
+    """The way its nodes meet, and their environment."""
 
     name: Annotated[str, Meta(pattern=NAME)]
-    protocol: Annotated[int, Meta(ge=1, le=2**31)]
-    """Version of the wire format."""
+    protocol: Annotated[int, Meta(ge=1, le=2**31)]  # version of the wire format
     bootnodes: Annotated[list[Multiaddress], Meta(max_length=64)]
+    # Its name; empty: code. A joiner's own settings have to name the plug-in, since none is taken from here.
     environment: Annotated[str, Meta(pattern=r"^([a-z][a-z0-9_.-]{0,63})?\Z")] = ""
-    """Its name; empty: code. A joiner's own settings have to name the plug-in, since none is taken from here."""
-    digest: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?\Z")] = ""
-    """Of the environment."""
+    digest: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?\Z")] = ""  # of the environment
 
 
 class JudgePart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who says what is right: rewards only compare between nodes that ask the same judge."""
 
     model: ModelName
+    # `models.revision.weights_digest`; empty for a judge behind an endpoint, which shows nobody its weights.
     digest: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?\Z")]
-    """`models.revision.weights_digest`; empty for a judge behind an endpoint, which shows nobody its weights."""
 
 
 class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,8 +70,9 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def message(self) -> str:
-        """What the founder signs (EIP-191): every other field, in order, as JSON without spaces."""
-        return PREFIX + msgspec.json.encode(msgspec.structs.replace(self, signature=""), order="sorted").decode()
+        """The text that the founder signs (EIP-191): every other field, in order, as JSON without spaces."""
+        prefix = "codezero invitation\n"  # so that no other message of the founder's account is an invitation
+        return prefix + msgspec.json.encode(msgspec.structs.replace(self, signature=""), order="sorted").decode()
 
     @property
     def digest(self) -> bytes:
@@ -97,7 +91,7 @@ def signed(invitation: Invitation, sign: Callable[[str], bytes]) -> Invitation:
 
 def check_signature(invitation: Invitation) -> None:
     """Raises InviteError."""
-    from eth_account import Account  # takes half a second, which who reads no invitation does not wait for
+    from eth_account import Account  # slow import (0.5 s): only needed to read an invitation
     from eth_account.messages import encode_defunct
     from eth_keys.exceptions import BadSignature
     from eth_utils.exceptions import ValidationError
@@ -130,7 +124,7 @@ def read_invitation(path: Path) -> Invitation:
 
 
 def decode_invitation(raw: bytes, origin: str) -> Invitation:
-    """Of a file's bytes, checked against schema and signature; `origin` is what is named. Raises InviteError."""
+    """Check a file's bytes against schema and signature; `origin` is named in errors. Raises InviteError."""
     try:
         if len(raw) > MAX_FILE:
             raise ValueError(f"more than {MAX_FILE} bytes")
@@ -142,29 +136,23 @@ def decode_invitation(raw: bytes, origin: str) -> Invitation:
 
 
 CODE_PREFIX = "cz1"
-MAX_CODE, MAX_WAYS = 1024, 4
-"""Characters of a code, and addresses in it; with two IPv4 addresses it has about 165."""
+MAX_CODE, MAX_WAYS = 1024, 4  # characters of a code, and addresses in it; with two IPv4 addresses it has about 165
 _HOST = r"(?:ip4|ip6|dns[46]?)/[0-9A-Za-z.:-]{1,128}"
+Way = tuple[Annotated[str, Meta(pattern=rf"^{_HOST}\Z")], Annotated[int, Meta(ge=1, le=65535)]]  # host, port
 _WAY = re.compile(rf"/({_HOST})/tcp/(\d{{1,5}})/p2p/([1-9A-HJ-NP-Za-km-z]{{32,64}})")
 
 
 class JoinCode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a code says. Nothing of it is believed before the invitation has this digest and its founder's signature."""
+    """The content of a code, of which nothing is believed before the invitation has this digest and is signed."""
 
     name: Annotated[str, Meta(pattern=NAME)]
-    digest: Annotated[bytes, Meta(min_length=DIGEST, max_length=DIGEST)]
-    """As `Invitation.digest`."""
-    peer: Annotated[bytes, Meta(min_length=34, max_length=38)]
-    """The multihash that a peer id is."""
-    ways: Annotated[
-        list[tuple[Annotated[str, Meta(pattern=rf"^{_HOST}\Z")], Annotated[int, Meta(ge=1, le=65535)]]],
-        Meta(min_length=1, max_length=MAX_WAYS),
-    ]
-    """Hosts, each behind its protocol, and ports."""
+    digest: Annotated[bytes, Meta(min_length=DIGEST, max_length=DIGEST)]  # as `Invitation.digest`
+    peer: Annotated[bytes, Meta(min_length=34, max_length=38)]  # the multihash that a peer id is
+    ways: Annotated[list[Way], Meta(min_length=1, max_length=MAX_WAYS)]
 
     @property
     def addresses(self) -> list[str]:
-        """Of the founder's node: multiaddresses that end in its peer id."""
+        """Multiaddresses of the founder's node, which end in its peer id."""
         peer = base58.b58encode(self.peer).decode()
         return [f"/{host}/tcp/{port}/p2p/{peer}" for host, port in self.ways]
 

@@ -1,14 +1,12 @@
 """web3's connection to one chain through one or several endpoints, which are tried in turn and not trusted.
 
 An endpoint can refuse or lie, but it cannot fill memory, hold a caller longer than the deadline, send a request
-elsewhere, or make one fail in an unnamed way. What a lie could cost is bounded in `sender.py`.
+elsewhere, or make one fail in an unnamed way. What a lie could cost is bounded in `contract.py`.
 """
 
-import contextlib
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -23,29 +21,21 @@ from web3.types import RPCEndpoint, RPCResponse
 from codezero.chain.bounded_http import post, shown
 from codezero.chain.errors import ChainUnreachableError, ContractError, RpcError, WrongChainError, refusal
 from codezero.errors import ChainError, ConfigError, UnreachableError, translated
-from codezero.system.files import UNDECODABLE, Address, Hash, Quantity, read_json, write_atomic
+from codezero.system.files import UNDECODABLE, Address, Hash, Quantity
 from codezero.system.http_client import check_url
 from codezero.system.signals import backoff
 
 SECONDS = 10.0
-PASSES = 4
-"""How often a request goes round all endpoints before it counts as unanswered, while there is time."""
-PAUSE = 0.1
-"""Seconds after the first pass; see `backoff`."""
-FINAL = frozenset({-32600, -32601, -32602, -32700})
-"""JSON-RPC: no such method or parameters. Another try would not help."""
-FIRST_SPAN, LARGEST_SPAN = 1000, 100_000
-"""Blocks whose events are requested at once at first, and at most; many endpoints refuse much more than the first."""
-GOAL = 500
-"""Events in one answer above which the next range does not grow."""
-WIDER = 100
-"""Ranges granted in a row, after which a larger one is tried again: it may have been refused for its events."""
-Blocks = Annotated[int, Meta(ge=1, le=LARGEST_SPAN)]
-
+PASSES = 4  # how often a request goes round all endpoints before it counts as unanswered, while there is time
+PAUSE = 0.1  # seconds after the first pass; see `backoff`
+FINAL = frozenset({-32600, -32601, -32602, -32700})  # JSON-RPC: no such method or parameters; another try is no help
+FIRST_SPAN, LARGEST_SPAN = 1000, 100_000  # blocks whose events are requested at once at first, and at most
+WIDER = 100  # ranges granted in a row, after which a larger one is tried: it may have been refused for its events
+GOAL = 500  # events in one answer above which the next range does not grow
+# Return and event data: at most 64 KiB, so that nested pointers in it cannot be decoded into gigabytes.
 Bytes = Annotated[str, Meta(pattern=r"^0x([0-9a-fA-F]{2})*\Z", max_length=2 * (64 << 10) + 2)]
-"""Return and event data: at most 64 KiB, so that nested pointers in it cannot be decoded into gigabytes."""
+# (multiaddress of a node, JSON-RPC request, seconds) -> what its chain answers. Raises UnreachableError.
 Ask = Callable[[str, bytes, float], bytes]
-"""(multiaddress of a node, JSON-RPC request, seconds) -> what its chain answers. Raises UnreachableError."""
 
 
 class _Block(msgspec.Struct, frozen=True, rename="camel"):
@@ -74,6 +64,7 @@ class _Receipt(msgspec.Struct, frozen=True, rename="camel"):
     logs: Annotated[list[_Log], Meta(max_length=4096)] = []
 
 
+# By method: the form of its result. Fields that are not named here are dropped before web3 sees them.
 RESULTS: Mapping[str, Any] = {
     **dict.fromkeys(("eth_blockNumber", "eth_chainId", "eth_estimateGas", "eth_getBalance"), Quantity),
     "eth_call": Bytes,
@@ -85,12 +76,9 @@ RESULTS: Mapping[str, Any] = {
     "eth_maxPriorityFeePerGas": Quantity,
     "eth_sendRawTransaction": Hash,
 }
-"""By method: the form of its result. Fields that are not named here are dropped before web3 sees them."""
 
 
 class _Failure(msgspec.Struct, frozen=True):
-    """The error object of JSON-RPC."""
-
     code: int
     message: str
     data: object = None
@@ -118,43 +106,39 @@ class BoundedProvider(JSONBaseProvider):
             raise ConfigError("chain.rpc_urls is empty; give an address like http://127.0.0.1:8545")
         super().__init__()
         self._chain_id, self._seconds, self._ask = chain_id, seconds, ask
+        # The one that answered last comes first.
         self._urls = [
             url if ask and is_node(url) else check_url(url, "chain.rpc_urls", plain_http=plain_http) for url in urls
         ]
-        """That which answered last comes first."""
-        self._proven: set[str] = set()
-        """Endpoints that named the expected chain id since they last failed."""
+        self._proven: set[str] = set()  # endpoints that named the expected chain id since they last failed
         self.request_counter = itertools.count(1)
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
         until = time.monotonic() + self._seconds
-        reasons: dict[str, ChainError] = {}
-        # A signed transaction is offered once: whether it was taken is for `sender.py` to see on the chain.
+        errors: list[ChainError] = []
+        # A signed transaction is offered once: whether it was taken is for `Sender` to see on the chain.
         for attempt in range(1 if method == "eth_sendRawTransaction" else PASSES):
             if attempt:
                 pause = backoff(attempt, PAUSE, self._seconds)
                 if time.monotonic() + pause >= until:
                     break
                 time.sleep(pause)
+            errors = []
             for turn, url in enumerate(self._urls):
                 share = (until - time.monotonic()) / (len(self._urls) - turn)
-                if share <= 0:
-                    break
                 try:
                     result = self._request(url, method, params, time.monotonic() + share)
                 except (ChainUnreachableError, WrongChainError, RpcError) as error:
                     if isinstance(error, RpcError) and error.code in FINAL:
                         raise
                     self._proven.discard(url)
-                    reasons[url] = error
-                    continue
-                if turn:
+                    errors.append(error)
+                else:
                     self._urls = sorted(self._urls, key=lambda other: other != url)
-                return {"jsonrpc": "2.0", "id": 0, "result": result}
-        raise _summary(list(reasons.values()))
+                    return {"jsonrpc": "2.0", "id": 0, "result": result}
+        raise _summary(errors)
 
     def _request(self, url: str, method: str, params: Any, until: float) -> Any:
-        """The result. Raises ContractError, ChainUnreachableError, WrongChainError, RpcError."""
         if url not in self._proven:
             unknown = f"{shown(url)} does not say its chain id"
             with translated(ChainUnreachableError, unknown, ContractError, RpcError):
@@ -180,52 +164,33 @@ class BoundedProvider(JSONBaseProvider):
             if (failure := answer.error) is not None:
                 raise refusal(failure.message, failure.data) or RpcError(failure.code, failure.message)
             if answer.id != id:
-                raise ChainUnreachableError(f"{shown(url)} answers another question than was asked")
+                raise ChainUnreachableError(f"{shown(url)} answers another request")
             return msgspec.to_builtins(msgspec.json.decode(answer.result, type=RESULTS.get(method, Any)))
 
 
 class LogSpan:
-    """How many blocks' events are requested at once: as many as were granted, and fewer than were refused.
+    """The number of blocks whose events are requested at once: as many as were granted, and fewer than were refused."""
 
-    path: where that is kept for the next start, once something was refused; None: nowhere.
-    """
-
-    def __init__(self, path: Path | None = None) -> None:
-        self._path, self._granted, self._refused, self._row = path, 0, LARGEST_SPAN + 1, 0
-        if path is not None:
-            with contextlib.suppress(OSError, ValueError):  # then it is found anew
-                self._granted, self._refused = read_json(path, tuple[Blocks, Blocks], 64)
-        self.size = self._granted or FIRST_SPAN
+    def __init__(self) -> None:
+        self.size, self._refused, self._row = FIRST_SPAN, LARGEST_SPAN + 1, 0
+        self._granted: int = 0
 
     def grant(self, blocks: int, events: int) -> None:
-        """What is asked at the end of the chain is smaller, and says nothing."""
-        if blocks < self.size:
-            return
-        self._row = (self._row + 1) % WIDER
-        self._refused = self._refused if self._row else min(2 * self._refused, LARGEST_SPAN + 1)
-        if blocks != self._granted:
-            self._granted = blocks
-            self._keep()
-        if events < GOAL and self._refused - blocks > blocks // 8:  # else it is close enough
-            self.size = min(2 * blocks, (blocks + self._refused) // 2)
+        """Grow; what is requested at the end of the chain is smaller, and says nothing."""
+        if blocks == self.size:
+            self._row, self._granted = (self._row + 1) % WIDER, blocks
+            self._refused = self._refused if self._row else min(2 * self._refused, LARGEST_SPAN + 1)
+            if events < GOAL and self._refused - blocks > blocks // 8:  # else it is close enough
+                self.size = min(2 * blocks, (blocks + self._refused) // 2)
 
     def refuse(self, blocks: int) -> None:
         self._row, self._refused = 0, min(blocks, self._refused)
         self._granted = self._granted if self._granted < blocks else 0
         self.size = min(self.size, self._granted or max(1, blocks // 4))
-        self._keep()
-
-    def _keep(self) -> None:
-        if self._path is not None and self._granted and self._refused <= LARGEST_SPAN:
-            with contextlib.suppress(OSError):  # as above
-                write_atomic(self._path, msgspec.json.encode((self._granted, self._refused)))
 
 
 class ChainClient(Web3):
-    """web3 for one chain, bounded as the module says. plain_http: allow http to other machines than this one.
-
-    since: the first block in which events are looked for.
-    """
+    """plain_http: allow http to other machines than this one. since: the first block whose events are requested."""
 
     def __init__(
         self,
@@ -247,7 +212,7 @@ class ChainClient(Web3):
 
 
 def is_node(url: str) -> bool:
-    """Is it the multiaddress of a node, whose chain is asked through it?"""
+    """Is it the multiaddress of a node, through which its chain is reached?"""
     return url.startswith("/")
 
 
@@ -255,6 +220,6 @@ def _summary(errors: Sequence[ChainError]) -> ChainError:
     """One error for all endpoints; the same words each time, so that a log can tell a change from a repetition."""
     if errors and all(isinstance(error, RpcError) for error in errors):
         return errors[-1]
-    text = "; ".join(dict.fromkeys(map(str, errors))) or "no endpoint was asked in time"
+    text = "; ".join(dict.fromkeys(map(str, errors))) or "no endpoint was reached in time"
     wrong = bool(errors) and all(isinstance(error, WrongChainError) for error in errors)
     return WrongChainError(text) if wrong else ChainUnreachableError(f"the chain cannot be reached: {text}")

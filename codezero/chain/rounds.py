@@ -1,4 +1,4 @@
-"""Which round is open: read from a chain in the background, or from the clock where there is none.
+"""The open round, read from a chain in the background, or from the clock where there is none.
 
 Nothing heavy is imported here.
 """
@@ -9,19 +9,14 @@ import threading
 import time
 from collections.abc import Callable
 
+from codezero.chain.base import Coordinator, Outbox
 from codezero.chain.errors import ChainUnreachableError
 from codezero.errors import ChainError
 
 logger = logging.getLogger(__name__)
 
-ROUND_SECONDS = 2.0
-"""Between two readings of the open round."""
-STALE = 30.0
-"""Seconds. A reading older than this is not handed out any more."""
-FIRST = 5.0
-"""Seconds that the first call waits for a reading."""
-MAX_MEMBERS = 20_000
-"""Registered peers that are read, at most."""
+STAGE = 0  # of rewards: the contract refuses a stage after the current one, even in old rounds
+ROUND_SECONDS = 2.0  # between two readings of the open round
 
 
 class Repeating:
@@ -59,9 +54,12 @@ class Repeating:
 
 
 class RoundWatch:
-    """Reads the open round in the background from the first call on, so that training never waits for a network."""
+    """Reads the open round in the background from the first call on, so that training never waits for a network.
 
-    def __init__(self, read: Callable[[], int], *, every: float = ROUND_SECONDS, stale: float = STALE) -> None:
+    every, stale: seconds between two readings, and after which one is not handed out any more.
+    """
+
+    def __init__(self, read: Callable[[], int], *, every: float = ROUND_SECONDS, stale: float = 30.0) -> None:
         self._read, self._every, self._stale = read, every, stale
         self._starting = threading.Lock()
         self._reading: Repeating | None = None
@@ -73,7 +71,7 @@ class RoundWatch:
         """The last reading. Raises ChainUnreachableError when it is too old, or there is none."""
         with self._starting:
             self._reading = self._reading or Repeating("chain-rounds", self._tick, self._every)
-        self._answered.wait(FIRST)
+        self._answered.wait(5.0)  # only of the first call
         number, at = self._known
         if time.monotonic() - at > self._stale:
             raise ChainUnreachableError(self._failure)
@@ -92,17 +90,18 @@ class RoundWatch:
         self._answered.set()
 
 
-class ClockCoordinator:
-    """The round is the number of whole `round_seconds` since 1970, so nodes agree on it without talking.
-
-    It is its own outbox, whose points stay at home. now: seconds since 1970.
-    """
+class ClockCoordinator(Coordinator):
+    """Without a chain the round is the number of whole `round_seconds` since 1970, so nodes agree without talking."""
 
     def __init__(self, round_seconds: float, now: Callable[[], float] = time.time) -> None:
         self._round_seconds, self._now = round_seconds, now
 
     def current_round(self) -> int:
         return math.floor(self._now() / self._round_seconds)
+
+
+class NoOutbox(Outbox):
+    """Without a chain points stay at home."""
 
     def add(self, iteration: int, round_number: int, reward: float, vote: str | None) -> None:
         """Send nothing."""

@@ -1,4 +1,4 @@
-"""What is done with a chain beside training: a node opens its rounds, and lists who is registered.
+"""Work of a node on the chain beside training: it opens rounds, and lists the registered peers.
 
 Nothing heavy is imported here.
 """
@@ -10,9 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from codezero.chain.rounds import MAX_MEMBERS
+from codezero.chain.base import Coordinator, Outbox
 from codezero.errors import ChainError, translated
-from codezero.protocols import Coordinator, Outbox
 from codezero.system.files import write_atomic
 
 if TYPE_CHECKING:
@@ -20,17 +19,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MEMBERS_SECONDS = 5.0
-"""Between two readings of the registered peers."""
-SHORTEST = 0.25
-"""Of a round's length: it never lasts less, however quick everybody is."""
-STEPS = 4
-"""Stages opened in one go, at most: three make a round."""
+MEMBERS_SECONDS = 5.0  # between two readings of the registered peers
+MAX_MEMBERS = 20_000  # registered peers that are read, at most
+SHORTEST = 0.25  # of a round's length: it never lasts less, however quick everybody is
 BASE58 = frozenset("123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz")
 
 
 class ChainParts(NamedTuple):
-    """What a chain gives to the round loop."""
+    """The chain's parts of the round loop."""
 
     coordinator: Coordinator
     outbox: Outbox
@@ -40,6 +36,7 @@ class StageManager:
     """Opens rounds, if the contract lets this account: when one has lasted long enough, or everybody has submitted.
 
     `tick` is one look, for `Repeating`. A round that is open when the node starts counts from then.
+    turn: is it this process that opens rounds, of those with the same account?
     """
 
     def __init__(
@@ -50,11 +47,8 @@ class StageManager:
         turn: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """turn: is it this process that opens rounds, of those with the same account?"""
         self._coordinator, self._round_seconds, self._turn, self._clock = coordinator, round_seconds, turn, clock
-        self._allowed = False
-        self._round, self._since = -1, 0.0
-        self._cursor = 0
+        self._allowed, self._round, self._since, self._cursor = False, -1, 0.0, 0
         self._submitted: dict[int, set[str]] = defaultdict(set)
 
     def tick(self) -> None:
@@ -66,17 +60,15 @@ class StageManager:
         now = self._coordinator.read_round()
         if now != self._round:
             self._round, self._since = now, self._clock()
-        lasted = self._clock() - self._since
-        early = lasted >= SHORTEST * self._round_seconds
-        if lasted >= self._round_seconds or (early and self._everybody_submitted(now)):
-            for _ in range(STEPS):
+        lasted = (self._clock() - self._since) / self._round_seconds
+        if lasted >= 1 or (lasted >= SHORTEST and self._everybody_submitted(now)):
+            for _ in range(4):  # three stages make a round
                 if self._coordinator.read_round() != now:  # perhaps opened by another manager
                     logger.info("round %d is open", now + 1)
                     return
                 self._coordinator.send("updateStageAndRound")
 
     def _everybody_submitted(self, round_number: int) -> bool:
-        """Has every peer that submitted in the round before submitted in this one too?"""
         for page in self._coordinator.history(self._cursor, ["RewardSubmitted"]):
             for event in page.events:
                 self._submitted[event["args"]["roundNumber"]].add(event["args"]["peerId"])
@@ -90,12 +82,12 @@ class StageManager:
 class Registry:
     """Keeps the registered peers in a file that the gossip reads: who registers has paid in gas.
 
-    `tick` is one reading, for `Repeating`. The list begins with `me`, only grows and is bounded.
+    `tick` is one reading, for `Repeating`. The list begins with `peer`, only grows and is bounded.
     """
 
-    def __init__(self, coordinator: "ContractCoordinator", path: Path, me: str) -> None:
+    def __init__(self, coordinator: "ContractCoordinator", path: Path, peer: str) -> None:
         self._coordinator, self._path = coordinator, path
-        self._members, self._cursor = {me: None}, 0
+        self._members, self._cursor = {peer: None}, 0
 
     def tick(self) -> None:
         """Raises ChainError."""
@@ -107,11 +99,6 @@ class Registry:
                     self._members[peer] = None
             self._cursor = page.cursor
         if len(self._members) > before:
-            write_members(self._path, list(self._members))
-
-
-def write_members(path: Path, members: list[str]) -> None:
-    """One a line, all or nothing. Raises ChainError."""
-    with translated(ChainError, f"{path} cannot be written", OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, "".join(f"{member}\n" for member in members))
+            with translated(ChainError, f"{self._path} cannot be written", OSError):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                write_atomic(self._path, "".join(f"{member}\n" for member in self._members))

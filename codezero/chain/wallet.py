@@ -1,6 +1,10 @@
-"""The account that pays and signs: a key that leaves its file only into this process's memory, and never goes on.
+"""The account that pays and signs: its key is in this process's memory, or another process signs, as the login server.
 
-A key or passphrase never comes from a command line, which every user of the machine can see.
+A key leaves its file only into memory. A key or passphrase never comes from a command line, which every user of the
+machine can see. The other process serves
+
+    POST {url}/api/sign-transaction   {"transaction": the fields of `transaction_fields`}
+    200 {"raw": "0x..", "address": "0x.."}    401, 403: the token is not accepted    409: nobody is logged in
 """
 
 import contextlib
@@ -11,53 +15,38 @@ import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import msgspec
 from eth_account import Account
 from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
+from eth_account.typed_transactions.typed_transaction import TypedTransaction
+from eth_keys.exceptions import BadSignature
+from eth_utils.address import is_address, to_checksum_address
+from eth_utils.exceptions import ValidationError
+from hexbytes import HexBytes
 from msgspec import Meta
+from rlp.exceptions import RLPException
 
-from codezero.errors import WalletError, translated
-from codezero.system.files import read_private, write_new
+from codezero.chain.bounded_http import post, shown
+from codezero.chain.errors import ChainUnreachableError
+from codezero.errors import ConfigError, WalletError, translated
+from codezero.system.files import UNDECODABLE, Address, read_private, write_new
+from codezero.system.http_client import check_url
 
-MAX_KEYSTORE = 16 << 10
-MAX_PASSPHRASE = 1024
-MIN_PASSPHRASE = 8
-"""Characters of a passphrase that is chosen; one that opens an existing file may be anything."""
-WORK = 1 << 18
-"""scrypt's n for a passphrase that a person chose: some 0.6 s and 256 MiB for each guess."""
-LIGHT_WORK = 1 << 12
-"""scrypt's n for 256 random bits, which no work factor could make harder to guess."""
+WORK = 1 << 18  # scrypt's n for a passphrase that a person chose: some 0.6 s and 256 MiB for each guess
+LIGHT_WORK = 1 << 12  # scrypt's n for 256 random bits, which no work factor could make harder to guess
+MAX_SIGNED = 256 << 10  # bytes of a signer's answer; the largest transaction is a deployment
 
 
 def transaction_fields(
     chain_id: int, nonce: int, to: str | None, data: bytes, gas: int, max_fee: int, max_tip: int
 ) -> dict[str, Any]:
     """EIP-1559, no value, named as in JSON-RPC. Fees in wei for each unit of gas. to: None is a deployment."""
-    return {
-        "type": 2,
-        "chainId": chain_id,
-        "nonce": nonce,
-        "value": 0,
-        "data": "0x" + data.hex(),
-        "gas": gas,
-        "maxFeePerGas": max_fee,
-        "maxPriorityFeePerGas": max_tip,
-        **({} if to is None else {"to": to}),
-    }
-
-
-class Wallet(Protocol):
-    @property
-    def address(self) -> str:
-        """Checksummed."""
-        ...
-
-    def sign_transaction(self, fields: Mapping[str, Any]) -> bytes:
-        """The raw transaction of `transaction_fields`, ready to be sent. Raises WalletError."""
-        ...
+    fees = {"gas": gas, "maxFeePerGas": max_fee, "maxPriorityFeePerGas": max_tip}
+    fields = {"type": 2, "chainId": chain_id, "nonce": nonce, "value": 0, "data": f"0x{data.hex()}", **fees}
+    return fields if to is None else {**fields, "to": to}
 
 
 class KeystoreWallet:
@@ -79,12 +68,12 @@ class KeystoreWallet:
         return self._account.address
 
     def sign_transaction(self, fields: Mapping[str, Any]) -> bytes:
-        # the cause's words may hold a field, and none is secret
+        """The raw transaction of `transaction_fields`, ready to be sent. Raises WalletError."""
         with translated(WalletError, "the transaction cannot be signed", TypeError, ValueError):
             return bytes(self._account.sign_transaction(dict(fields)).raw_transaction)
 
     def key(self) -> bytes:
-        """[32] bytes, for who keeps it from now on."""
+        """The private key (32 bytes), for a caller that takes over storing it."""
         return bytes(self._account.key)
 
     def sign_message(self, message: str) -> bytes:
@@ -102,8 +91,8 @@ class KeystoreWallet:
     @classmethod
     def create(cls, path: Path, passphrase: str, *, key: bytes | None = None, work: int = WORK) -> "KeystoreWallet":
         """A new account in a new file; `key` imports one. Raises WalletError, also when the file exists."""
-        if len(passphrase) < MIN_PASSPHRASE:
-            raise WalletError(f"the passphrase needs at least {MIN_PASSPHRASE} characters")
+        if len(passphrase) < 8:  # one that opens an existing file may be anything
+            raise WalletError("the passphrase needs at least 8 characters")
         wallet = cls.of_key(secrets.token_bytes(32) if key is None else key)
         keystore = Account.encrypt(wallet.key(), passphrase, kdf="scrypt", iterations=work)
         if not write_new(path, msgspec.json.encode(keystore)):
@@ -113,7 +102,7 @@ class KeystoreWallet:
     @classmethod
     def open(cls, path: Path, passphrase: str) -> "KeystoreWallet":
         """Raises WalletError for a file that is missing, open to others, malformed, or of another passphrase."""
-        raw = read_private(path, MAX_KEYSTORE)
+        raw = read_private(path, 16 << 10)
         malformed = f"{path} is no keystore of version 3 with scrypt; restore a copy"
         with translated(WalletError, malformed, msgspec.DecodeError, UnicodeDecodeError, reason=False):
             keystore = msgspec.to_builtins(msgspec.json.decode(raw, type=_Keystore))
@@ -124,7 +113,7 @@ class KeystoreWallet:
     def ephemeral(cls, path: Path) -> "KeystoreWallet":
         """The account in `path`, made there first when there is none, its random passphrase in a file beside it.
 
-        For a chain of one's own: who reads the folder has the account. Several processes may ask at once.
+        For a chain of one's own: who reads the folder has the account. Several processes may call this at once.
         """
         secret = passphrase_beside(path)
         write_new(secret, secrets.token_hex(32).encode())
@@ -133,6 +122,60 @@ class KeystoreWallet:
             with contextlib.suppress(WalletError):  # another process was faster; if not, opening says what is wrong
                 cls.create(path, passphrase, work=LIGHT_WORK)
         return cls.open(path, passphrase)
+
+
+class _Signed(msgspec.Struct, frozen=True):
+    raw: Annotated[str, Meta(pattern=r"^0x([0-9a-fA-F]{2})+\Z", max_length=MAX_SIGNED)]
+    address: Address
+
+
+class RemoteWallet:
+    """address: of the account that has to sign. token: a file that only its owner reads. Raises ConfigError."""
+
+    def __init__(self, url: str, token: Path, address: str) -> None:
+        if not is_address(address):
+            raise ConfigError(f"chain.account={address[:50]!r} is no address; it has 0x and 40 hexadecimal digits")
+        self._url = check_url(url, "chain.signer").rstrip("/") + "/api/sign-transaction"
+        self.address, self._token = to_checksum_address(address), token
+
+    def __repr__(self) -> str:
+        return f"RemoteWallet({shown(self._url)}, {self.address})"
+
+    def sign_transaction(self, fields: Mapping[str, Any]) -> bytes:
+        """Have the expected account sign exactly this. The token is read anew: each login writes another.
+
+        Raises WalletError, ChainUnreachableError.
+        """
+        token, where = read_private(self._token, 512).strip(), shown(self._url)
+        if not token or not all(0x21 <= byte <= 0x7E for byte in token):  # no word for an HTTP header
+            raise WalletError(f"{self._token} holds no token; log in again")
+        body = msgspec.json.encode({"transaction": dict(fields)})
+        status, raw = post(self._url, body, 10.0, {"Authorization": f"Bearer {token.decode()}"}, MAX_SIGNED)
+        if status in (401, 403):
+            raise WalletError(f"the signer {where} does not accept the token in {self._token}; log in again")
+        if status == 409:
+            raise WalletError(f"nobody is logged in at {where}; open it in a browser and log in")
+        if status != 200:
+            raise ChainUnreachableError(f"the signer {where} answers with HTTP {status}")
+        malformed = f"the signer {where} answers in a form that no signer has"
+        with translated(WalletError, malformed, *UNDECODABLE, reason=False):
+            answer = msgspec.json.decode(raw, type=_Signed)
+        if to_checksum_address(answer.address) != self.address:
+            raise WalletError(
+                f"the signer signs for {answer.address}, not for {self.address}; log in with that account"
+            )
+        signed, wanted = HexBytes(answer.raw), {**fields, "to": HexBytes(fields.get("to", b""))}  # in any spelling
+        try:
+            same = TypedTransaction.from_bytes(signed).hash() == TypedTransaction.from_dict(wanted).hash()
+            faithful = same and Account.recover_transaction(signed) == self.address
+        except (RLPException, BadSignature, ValidationError, ValueError, TypeError):  # of eth-account
+            faithful = False
+        if not faithful:
+            raise WalletError("the signer signed something else than was requested; nothing was sent")
+        return bytes(signed)
+
+
+Wallet = KeystoreWallet | RemoteWallet
 
 
 class EphemeralAccount:
@@ -169,7 +212,7 @@ def read_passphrase(file: Path | None, variable: str = "", prompt: str = "", *, 
     The variable is taken out of the environment, so that no child process inherits it. Raises WalletError.
     """
     if file is not None:
-        return _first_line(read_private(file, MAX_PASSPHRASE), str(file))
+        return _first_line(read_private(file, 1024), str(file))
     if variable:
         value = os.environ.pop(variable, "").encode(errors="surrogateescape")
         return _first_line(value, f"the environment variable {variable}")

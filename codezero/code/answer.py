@@ -1,4 +1,4 @@
-"""Which part of an attempt is its answer: the one reading of training, exams, evals, vetting and `codezero evaluate`.
+"""Finds the answer in an attempt: the one reading of training, exams, evals, vetting and `codezero evaluate`.
 
 Models write prose, examples, drafts and several blocks. The text alone decides, never what passes: of several versions
 the last counts, as for a person who reads, so an attempt that hedges with two programs earns what the last one earns.
@@ -20,27 +20,20 @@ BLOCKS = ("only", "last", "best")
 """only: the one ```python block; several are no answer. last: the last block that defines what is asked for. best: that
 one with the helpers of other blocks that it lacks; without the statement in which it is cut off, and without a chain of
 thought; also code among words, and a method of `Solution`."""
-MAX_BLOCKS = 64
-"""Of an attempt that are looked at, the last ones."""
-MAX_BARE, MAX_CUTS = 16, 4
-"""Pieces of code among words that are looked at, and statements of one that turn out to be words."""
+MAX_BLOCKS = 64  # of an attempt that are looked at, the last ones
+MAX_BARE, MAX_CUTS = 16, 4  # pieces of code among words that are looked at; statements of one that turn out to be words
 METHOD_CLASS = "Solution"
 _MARK = re.compile(r"^([ \t]*)((?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}|~{3,})([^\n`]*)$", re.MULTILINE)
-"""A fence; its opening may begin an item of a list."""
-_ASKED = re.compile(r"`+[ \t]*(?:python|py)", re.IGNORECASE)
+_REQUESTED = re.compile(r"`+[ \t]*(?:python|py)", re.IGNORECASE)
 _STATEMENT = re.compile(r"^(?:import |from \S+ import |(?:async )?def |class |@|\w+ *= *)", re.MULTILINE)
-"""Begins code where no fence does."""
 _PYTHON = re.compile(r"[{.]*(?:python|py)[\d.]*(?![a-z])", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    code: str | None
-    """None: there is none to be read."""
-    closed: bool = False
-    """Its fence has an end; False when the attempt was cut off."""
-    flaw: str = ""
-    """Why the form is not the one asked for, one closed ```python block; or why there is no code."""
+    code: str | None  # None: there is none to be read
+    closed: bool = False  # its fence has an end; False when the attempt was cut off
+    flaw: str = ""  # why the form is not the one asked for, one closed ```python block; or why there is no code
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +41,7 @@ class _Block:
     code: str
     closed: bool
     language: str
-    asked: bool
-    """It opens as the prompt asks."""
+    requested: bool  # it opens as the prompt asks
 
 
 def read_answer(text: str, entry_point: str, block: str = "best") -> Answer:
@@ -62,9 +54,9 @@ def read_answer(text: str, entry_point: str, block: str = "best") -> Answer:
     if generous and blocks and not blocks[-1].closed:
         complete = _complete(blocks[-1].code[:MAX_BYTES]).rstrip("\n")
         blocks += [replace(blocks.pop(), code=complete)] if _answers(complete, entry_point) is not None else []
-    asked = [block for block in blocks if block.asked]
+    requested = [block for block in blocks if block.requested]
     if block == "only":
-        return _only(asked)
+        return _only(requested)
     readable = [block for block in blocks if not block.language or _PYTHON.match(block.language)][-MAX_BLOCKS:]
     trees = [parse(block.code)[0] for block in readable]
     at = _last_version(trees, entry_point, methods=generous)
@@ -73,15 +65,15 @@ def read_answer(text: str, entry_point: str, block: str = "best") -> Answer:
         if bare is not None:
             return Answer(bare, True, "no fence: the text itself is read")
         named = [block for block in readable if block.language]
-        if not named or len(asked) == 1:
-            return _only(asked)
+        if not named or len(requested) == 1:
+            return _only(requested)
         chosen, code = named[-1], named[-1].code
     else:
         chosen, tree = readable[at], trees[at]
         assert tree is not None
         helpers = _helpers(tree, trees[:at], trees[at + 1 :], entry_point) if generous else ""
         code = helpers + chosen.code + (_addition(tree, entry_point) or "")
-    return Answer(code, chosen.closed, _flaw(code, chosen, asked, readable, entry_point))
+    return Answer(code, chosen.closed, _flaw(code, chosen, requested, readable, entry_point))
 
 
 def _bare(text: str, entry: str) -> str | None:
@@ -127,14 +119,14 @@ def _answers(code: str, entry: str) -> str | None:
     return None if (tree := parse(code)[0]) is None else _addition(tree, entry)
 
 
-def _only(asked: Sequence[_Block]) -> Answer:
-    if len(asked) != 1:
-        return Answer(None, flaw="more than one Python fence" if asked else "no Python fence")
-    return Answer(asked[0].code, asked[0].closed)
+def _only(requested: Sequence[_Block]) -> Answer:
+    if len(requested) != 1:
+        return Answer(None, flaw="more than one Python fence" if requested else "no Python fence")
+    return Answer(requested[0].code, requested[0].closed)
 
 
-def _flaw(code: str, chosen: _Block, asked: Sequence[_Block], readable: Sequence[_Block], entry: str) -> str:
-    if asked == [chosen] and code == chosen.code:
+def _flaw(code: str, chosen: _Block, requested: Sequence[_Block], readable: Sequence[_Block], entry: str) -> str:
+    if requested == [chosen] and code == chosen.code:
         return ""
     if len(readable) > 1:
         return f"{len(readable)} fences: the last that {f'defines {entry}' if entry else 'is a program'} is read"
@@ -171,12 +163,12 @@ def _ends(opened: re.Match[str], mark: re.Match[str]) -> bool:
 def _block(opened: re.Match[str], code: str, *, closed: bool) -> _Block:
     code = code.rstrip("\n")
     code = textwrap.dedent(code) if opened[1] or opened[2] else code
-    asked = _ASKED.fullmatch((opened[3] + opened[4]).rstrip()) is not None
-    return _Block(code, closed, opened[4].strip(), asked)
+    requested = _REQUESTED.fullmatch((opened[3] + opened[4]).rstrip()) is not None
+    return _Block(code, closed, opened[4].strip(), requested)
 
 
 def _last_version(trees: Sequence[ast.Module | None], entry: str, *, methods: bool) -> int | None:
-    """Where the last program stands; one that reads comes before one that only writes, as examples do."""
+    """Find the last program; one that reads comes before one that only writes, as examples do."""
     added = [None if tree is None else _addition(tree, entry) for tree in trees]
     defining = [at for at, text in enumerate(added) if text == "" or (methods and text is not None)]
     reading = [] if entry else [at for at in defining if (tree := trees[at]) is not None and reads(tree)]
@@ -184,7 +176,7 @@ def _last_version(trees: Sequence[ast.Module | None], entry: str, *, methods: bo
 
 
 def _addition(tree: ast.Module, entry: str) -> str | None:
-    """What has to follow for tests to find what they call: mostly nothing; None: it is not there."""
+    """Return what has to follow for tests to find what they call: mostly nothing; None: it is not there."""
     if not entry:
         return "" if writes(tree) else None
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]

@@ -6,8 +6,9 @@ Calls are found anywhere inside an assertion, because real tests wrap them: `set
 import ast
 import functools
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Annotated
 
 import msgspec
@@ -18,42 +19,31 @@ from codezero.errors import ProblemError, translated
 from codezero.types import Problem, Source, problem_id
 
 MAX_TESTS = 200
-MAX_CASE = 64 * 1024
-"""Characters of one stdin/stdout test."""
-MAX_EXAMPLES, MAX_EXAMPLE = 8, 300
-"""Examples shown to a judge, and characters of the input or output of one."""
+MAX_CASE = 64 * 1024  # characters of one stdin/stdout test
+MAX_EXAMPLES, MAX_EXAMPLE = 8, 300  # examples shown to a judge, and characters of the input or output of one
 _Text = Annotated[str, Meta(max_length=1 << 20)]
 
 
 @dataclass(frozen=True, slots=True)
 class EntryCall:
-    npos: int
-    """Positional arguments; a starred one counts as none."""
+    npos: int  # positional arguments; a starred one counts as none
     keywords: tuple[str, ...]
-    args: tuple[str | None, ...]
-    """Positional then keyword arguments in literal spelling; None where one is not a literal."""
-    expected: str | None
-    """The literal it is compared with; None when the assertion says something else about it."""
-    exact: bool = False
-    """It must equal `expected` itself: not as a set, not nearly, not only in truth value."""
-    whole: bool = True
-    """`args` are all there is: nothing is starred."""
+    args: tuple[str | None, ...]  # positional, then keyword arguments, as literals; None where one is no literal
+    expected: str | None  # the literal it is compared with; None when the assertion says something else about it
+    exact: bool = False  # it must equal `expected` itself: not as a set, not nearly, not only in truth value
+    whole: bool = True  # `args` are all there is: nothing is starred
 
 
 class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One test as data: what goes in and what must come out."""
 
-    input: str
-    """`f(1, 2)`, or what stands on stdin."""
-    output: str
-    """`3`, or what must stand on stdout."""
+    input: str  # `f(1, 2)`, or what stands on stdin
+    output: str  # `3`, or what must stand on stdout
 
 
 def as_problem(question: str, tests: Sequence[str], entry_point: str | None, level: int | None = None) -> Problem:
-    """A problem that somebody asks about. entry_point: None is read off the tests; empty: a program of stdin.
-
-    Raises ProblemError for tests that cannot be read.
-    """
+    """A problem that somebody asks about. entry_point: None is read off the tests; empty: a program of stdin. Raises
+    ProblemError for tests that cannot be read."""
     tests = tuple(tests)
     if entry_point == "":
         parse_cases(tests)
@@ -63,10 +53,8 @@ def as_problem(question: str, tests: Sequence[str], entry_point: str | None, lev
 
 
 def parse_cases(tests: Sequence[str], longest: int = MAX_CASE) -> tuple[Example, ...]:
-    """The stdin/stdout pairs in `tests`, JSON texts `{"input": .., "output": ..}`.
-
-    Raises ProblemError when there is none, too many, or one has more than `longest` characters or is not of that form.
-    """
+    """The stdin/stdout pairs in `tests`, JSON texts `{"input": .., "output": ..}`. Raises ProblemError when there is
+    none, too many, or one has more than `longest` characters or is not of that form."""
     if not 0 < len(tests) <= MAX_TESTS:
         raise ProblemError(f"{len(tests)} tests, not 1 to {MAX_TESTS}")
     cases: list[Example] = []
@@ -98,10 +86,8 @@ def cases_of(tests: tuple[str, ...]) -> tuple[Example, ...]:
 
 @functools.lru_cache(maxsize=64)
 def examples(tests: tuple[str, ...], entry_point: str) -> tuple[Example, ...]:
-    """What can be shown of the tests as plain data: at most MAX_EXAMPLES, none longer than MAX_EXAMPLE.
-
-    A call is shown only with literal arguments and the very literal that it must equal. Empty when nothing is so.
-    """
+    """Return at most MAX_EXAMPLES tests, none longer than MAX_EXAMPLE, as plain data: cases, and calls with literal
+    arguments and the very literal that they must equal."""
     every = list(() if entry_point else cases_of(tests))
     for call in calls_of(tests, entry_point) if entry_point else ():
         if call.exact and call.whole and call.expected is not None and None not in call.args:
@@ -115,12 +101,9 @@ def examples(tests: tuple[str, ...], entry_point: str) -> tuple[Example, ...]:
 def parse_tests(
     tests: Sequence[str], entry_point: str | None = None, reference: str = ""
 ) -> tuple[str, tuple[EntryCall, ...]]:
-    """The entry point of `tests` and its calls; if not given it is the undefined function named most often.
-
-    Where there is none it may be a builtin that `reference` defines anew (`sum(2, 3)`).
-
-    Raises ProblemError when a test does not parse or nothing is called: such a problem cannot be used.
-    """
+    """The entry point of `tests` and its calls; if not given it is the undefined function named most often. Where there
+    is none it may be a builtin that `reference` defines anew (`sum(2, 3)`). Raises ProblemError when a test does not
+    parse or nothing is called: such a problem cannot be used."""
     if len(tests) > MAX_TESTS:
         raise ProblemError(f"more than {MAX_TESTS} tests")
     trees: list[ast.Module] = []
@@ -139,7 +122,7 @@ def parse_tests(
 
 
 class MbppRow(msgspec.Struct, frozen=True):
-    """What is read of a row of MBPP; `text` in the full set is `prompt` in the sanitised one."""
+    """A row of MBPP; `text` in the full set is `prompt` in the sanitised one."""
 
     test_list: Annotated[list[_Text], Meta(min_length=1, max_length=MAX_TESTS)]
     task_id: int = 0
@@ -160,7 +143,7 @@ class MbppRow(msgspec.Struct, frozen=True):
 
 
 def _most_called(trees: Sequence[ast.Module], builtins: frozenset[str]) -> str:
-    """Of calls inside the arguments of another only the outer counts, and set-up lines only without an assertion."""
+    """Count, of calls inside another's arguments, only the outer one, and set-up lines only without an assertion."""
     claims = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Assert)]
     known = builtins | names_imported(*trees)
     counts: Counter[str] = Counter()
@@ -187,12 +170,11 @@ def _calls(tree: ast.Module, name: str) -> Iterator[EntryCall]:
             yield EntryCall(len(plain), keywords, values, expected, exact, whole)
 
 
-_Claim = tuple[ast.Call, str, bool]
-"""A call, the literal it is compared with, and whether it must equal that itself."""
+_Claim = tuple[ast.Call, str, bool]  # a call, the literal it is compared with, and whether it must equal that itself
 
 
 def _claims(node: ast.AST, name: str) -> Iterator[_Claim]:
-    """What one statement or unittest call says of calls of `name`."""
+    """Yield what one statement or unittest call says of calls of `name`."""
     match node:
         case ast.Assert(test=test):
             yield from _truths(test, name)
@@ -248,3 +230,64 @@ def names_left_open_by(tests: tuple[str, ...]) -> set[str]:
     used = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
     return used - defined - names_imported(*trees) - names_bound(*trees) - BUILTINS
+
+
+# ------------------------------------------------------------------ kinds of arguments
+
+# A kind is a word: `int`, `bool`, `float`, `str`; `[int]`, a list of them; `[]`, an empty one; `any`.
+Kind = str
+ANY, INT, BOOL, FLOAT, STR, NOTHING = "any", "int", "bool", "float", "str", ""
+NUMBERS = (BOOL, INT, FLOAT)  # a value of one is a value of the next, but that a `bool` is kept apart where all are
+
+
+def list_of(element: Kind) -> Kind:
+    return f"[{element}]"
+
+
+def is_list(kind: Kind) -> bool:
+    return kind.startswith("[")
+
+
+def element(kind: Kind) -> Kind:
+    return kind[1:-1]
+
+
+def join(first: Kind, other: Kind) -> Kind:
+    """The kind of a value that is of either."""
+    if first == other or NOTHING in (first, other):
+        return first or other
+    if is_list(first) and is_list(other):
+        return list_of(join(element(first), element(other)))
+    if first in NUMBERS and other in NUMBERS:
+        return max(first, other, key=NUMBERS.index)
+    return ANY
+
+
+def joined(kinds: Iterable[Kind]) -> Kind:
+    return reduce(join, kinds, NOTHING)
+
+
+def argument_kinds(tests: tuple[str, ...], entry: str) -> tuple[Kind, ...]:
+    """By position, over all calls; empty where a call is not of literals alone."""
+    calls = calls_of(tests, entry) if entry else ()
+    if not calls or any(None in call.args or call.keywords or not call.whole for call in calls):
+        return ()
+    if len({call.npos for call in calls}) > 1:
+        return ()
+    try:
+        rows = [[_kind_of(ast.parse(str(arg), mode="eval").body) for arg in call.args] for call in calls]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    return tuple(joined(column) or ANY for column in zip(*rows, strict=True))
+
+
+def _kind_of(literal: ast.expr) -> Kind:
+    match literal:
+        case ast.Constant(value=value):
+            return type(value).__name__ if isinstance(value, bool | int | float | str) else ANY
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+            return _kind_of(operand)
+        case ast.List(elts=parts):
+            return list_of(joined(map(_kind_of, parts)))
+        case _:
+            return ANY

@@ -12,9 +12,19 @@ from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from codezero.code import parsing
-from codezero.code.constant_folding import Known, fold, truth
 from codezero.code.dead_code import blocks, drop_padding, droppable, live, without_unused_functions
-from codezero.code.parsing import BUILTINS, FunctionNode, called, declared, names_bound, names_imported, names_loaded
+from codezero.code.parsing import (
+    BUILTINS,
+    FunctionNode,
+    Known,
+    called,
+    declared,
+    fold,
+    names_bound,
+    names_imported,
+    names_loaded,
+    truth,
+)
 from codezero.code.scopes import rename
 
 MASK = "<STR>"
@@ -22,34 +32,25 @@ MAX_LETTERS, MAX_STRING = 40, 200
 """String literals with more letters, or longer ones, are masked: prose, not data. Patterns and tables have few letters.
 Attribute names with more are replaced."""
 
-_ADDRESSED = re.compile(
+_ADDRESSED = re.compile(  # chat markers, verdicts, orders and self-praise: text no program needs
     r"<\||<\uff5c|\|>|\[/?INST\]|<</?SYS>>|</?(?:s|think|tool_call|start_of_turn|end_of_turn)>|is_correct|\bverdict\b"
     r"|\ball (?:unit )?tests\b|\banswer\s*[:=]|```|\bthought process\b|\b(?:ignore|disregard) (?:all |the |any )?"
     r"(?:previous|prior|above)\b|\b(?:system|assistant|user|human)\s*:|\bsolution\s*:|\bjudge\b|\bgrader\b",
     re.IGNORECASE,
 )
-"""Chat markers, verdicts, orders and self-praise: text no program needs."""
 _N = TypeVar("_N", bound=ast.AST)
 
 
 def canonical(source: str, entry: str, *, parameters: Sequence[str] | None = None) -> str:
-    """`source` in its one spelling. `entry`: the function that is called; empty for a program that is run as it
-    stands. `parameters`: names the question gives the entry point's parameters.
-
-    Raises SyntaxError, ValueError, RecursionError or MemoryError; for untrusted source go through `worker.py`.
-    """
+    """`source` in its one spelling. `entry`: the function that is called; empty for a program that is run as it stands.
+    `parameters`: names the question gives the entry point's parameters. Raises SyntaxError, ValueError, RecursionError
+    or MemoryError; for untrusted source go through `worker.py`."""
     tree = parsing.parse_quietly(source)
     reduce(tree, entry, parameters=parameters)
     return spell(tree)
 
 
-def reduce(
-    tree: ast.Module,
-    entry: str,
-    *,
-    parameters: Sequence[str] | None,
-    helpers: Collection[str] = (),
-) -> None:
+def reduce(tree: ast.Module, entry: str, *, parameters: Sequence[str] | None, helpers: Collection[str] = ()) -> None:
     """Leaves of `tree` what matters, under its new names; changes it in place. `helpers`: what tests call beside the
     entry point (`f(Pair(1, 2))`); where the program defines it, it stays and keeps a plain name."""
     clean(tree, entry, helpers)
@@ -106,7 +107,6 @@ class _Undress(ast.NodeTransformer):
             if isinstance(node, ast.JoinedStr | ast.BinOp):
                 fold(node, known)
         self._built = {key for key, value in known.items() if isinstance(value, str) and _suspicious(value)}
-        """Suspicious texts put together from harmless parts, by id of the node."""
 
     def generic_visit(self, node: _N) -> _N:
         for field in {"annotation", "returns", "type_comment"}.intersection(node._fields):
@@ -189,7 +189,7 @@ _SHOWING = frozenset(("print", "str", "repr", "len", "list", "tuple", "set", "so
 
 
 def _is_overwritten(statements: Sequence[ast.stmt], at: int) -> bool:
-    """Is the function at `at` replaced by another before anything can have called it?"""
+    """True if the function at `at` is replaced by another before anything can have called it."""
     function = statements[at]
     if not isinstance(function, FunctionNode) or function.decorator_list:
         return False
@@ -261,9 +261,7 @@ def _suspicious(text: str) -> bool:
 
 def _plain_names(tree: ast.Module, kept: set[str]) -> None:
     """Attributes, members, keywords and unbound names that read like a message become `name0`, `name1`, .. everywhere.
-
-    `kept` stay, and names that also stand where no node of their own holds them. Locals have been renamed.
-    """
+    `kept` stay, and names that also stand where no node of their own holds them. Locals have been renamed."""
     nodes = [node for node in ast.walk(tree) if not isinstance(node, ast.alias)]
     fields = [(node, field, getattr(node, field, None)) for node in nodes for field in ("id", "attr", "arg", "name")]
     places = [(node, field, name) for node, field, name in fields if isinstance(name, str)]

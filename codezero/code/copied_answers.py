@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from codezero.code.assertions import EntryCall, Example, calls_of, cases_of
-from codezero.code.constant_folding import UNKNOWN, Known, fold
-from codezero.code.parsing import literal
+from codezero.code.parsing import UNKNOWN, Known, fold, literal
 
 _TRIVIAL = frozenset((
     "0", "1", "2", "-1", "0.0", "1.0", "True", "False", "None", "''", "[]", "{}", "set[]", "b''",
@@ -21,18 +20,15 @@ _TRIVIAL_WORDS = frozenset(("yes", "no", "true", "false", "possible", "impossibl
 _ORDERINGS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _PART_OF_A_RULE = (ast.BinOp, ast.Slice, ast.UnaryOp, ast.FormattedValue, ast.JoinedStr)
 _TOKEN = re.compile(r"-?\d+(?:\.\d+)?|[^\W\d_]+")
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-"""One message in a list is still a message."""
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")  # one message in a list is still a message
 _MOST_TOKENS = 2_000
-_LONG = 5
-"""Characters of a number that nobody writes down by chance."""
+_LONG = 5  # characters of a number that nobody writes down by chance
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
     given: tuple[str, ...]
-    inputs: frozenset[str]
-    """Spellings of which any may key a table."""
+    inputs: frozenset[str]  # spellings of which any may key a table
     input_tokens: str
     expected: str
     expected_tokens: str
@@ -48,7 +44,6 @@ class _Data:
         handlers = (node for node in nodes if isinstance(node, ast.ExceptHandler))
         returns = (part for node in handlers for part in ast.walk(node) if isinstance(part, ast.Return) and part.value)
         self.swallowed = {_bracketed(literal(part.value) or "") for part in returns if part.value}
-        """`except: return <expected>`"""
         self.streams = [f" {_tokens(value)} " for value in self.values if value[0] in "'\"[" or value[:2] == "b'"]
         packed = [stream.split() for stream in self.streams]
         self.words = {word for stream in packed for word in stream if len(stream) > 1 or _is_number(word)}
@@ -65,10 +60,8 @@ class _Data:
 
 def find_copied(nodes: Sequence[ast.AST], tests: tuple[str, ...], entry: str) -> tuple[float, bool]:
     """The share of tests whose input and expected value, or whose rich expected value, stands in the code; and whether
-    that is too much to be the constants of an honest rule.
-
-    `nodes`: all of a program. `entry`: the function that `tests` call; empty: they are cases of a whole program.
-    """
+    that is too much to be the constants of an honest rule. `nodes`: all of a program. `entry`: the function that
+    `tests` call; empty: they are cases of a whole program."""
     calls, cases = (calls_of(tests, entry), ()) if entry else ((), cases_of(tests))
     if not (calls or cases):
         return 0.0, False
@@ -94,14 +87,9 @@ def _call_pair(call: EntryCall) -> _Pair:
     expected = _bracketed(call.expected or "")
     parts = [_bracketed(value) for value in call.args if value is not None]
     whole = f"[{', '.join(_bracketed(value or '?') for value in call.args)}]"
-    return _Pair(
-        given=(*parts, whole),
-        inputs=frozenset((*parts, whole)) - _TRIVIAL,
-        input_tokens=_tokens(" ".join(parts)),
-        expected=expected,
-        expected_tokens=_tokens(expected),
-        rich=_rich(_tokens(expected), expected.startswith("[") and "," in _QUOTED.sub("", expected)),
-    )
+    wanted, listed = _tokens(expected), expected.startswith("[") and "," in _QUOTED.sub("", expected)
+    inputs = frozenset((*parts, whole)) - _TRIVIAL
+    return _Pair((*parts, whole), inputs, _tokens(" ".join(parts)), expected, wanted, _rich(wanted, listed))
 
 
 def _case_pair(case: Example) -> _Pair:
@@ -110,14 +98,8 @@ def _case_pair(case: Example) -> _Pair:
     whole, trivial = _tokens(given), wanted.lower() in _TRIVIAL_WORDS
     keys = {whole, *(() if trivial else map(_tokens, given.splitlines()))}
     telling = {key for key in keys if " " in key or len(key) >= 4 or (key == whole and not trivial)}
-    return _Pair(
-        given=(),
-        inputs=frozenset(telling - _TRIVIAL_WORDS),
-        input_tokens=whole,
-        expected=repr(wanted),
-        expected_tokens=_tokens(wanted),
-        rich=_rich(_tokens(wanted), False),
-    )
+    tokens = _tokens(wanted)
+    return _Pair((), frozenset(telling - _TRIVIAL_WORDS), whole, repr(wanted), tokens, _rich(tokens, False))
 
 
 def _copied(pair: _Pair, data: _Data) -> bool:
@@ -153,9 +135,7 @@ def _is_number(word: str) -> bool:
 
 def _domains(nodes: Sequence[ast.AST], known: set[str]) -> Iterator[ast.AST]:
     """The parts of tables that say at least as much of what no test asks for: numerals, months, primes, vowels.
-
-    `known`: what the tests give and expect. A pair of a dict goes by its key: short values may honestly recur.
-    """
+    `known`: what the tests give and expect. A pair of a dict goes by its key: short values may honestly recur."""
     tables: list[tuple[list[list[ast.expr]], Sequence[ast.AST]]] = []
     branches: dict[str, list[ast.expr]] = {}
     for node in nodes:

@@ -8,8 +8,19 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from codezero.code.constant_folding import UNKNOWN, fold, truth
-from codezero.code.parsing import BUILTINS, FunctionNode, called, declared, names, names_bound, names_loaded, own_nodes
+from codezero.code.parsing import (
+    BUILTINS,
+    UNKNOWN,
+    FunctionNode,
+    called,
+    declared,
+    fold,
+    names,
+    names_bound,
+    names_loaded,
+    own_nodes,
+    truth,
+)
 
 _FIELDS = ("body", "orelse", "finalbody")
 _EXITS = ("exit", "quit", "sys.exit", "sys._exit", "os.exit", "os._exit")
@@ -37,7 +48,7 @@ def live(statements: list[ast.stmt], owner: ast.AST, field: str) -> list[ast.stm
 
 
 def droppable(statements: Sequence[ast.stmt]) -> bool:
-    """May statements that never run go? Not if their mere presence has an effect: a yield, or a name made local."""
+    """True for statements that never run and whose mere presence has no effect, as a yield or a name made local has."""
     nodes = [node for statement in statements for node in ast.walk(statement)]
     inner = names_bound(*(node.target for node in nodes if isinstance(node, ast.comprehension)))
     return names_bound(*statements) <= inner and not any(isinstance(node, _PRESENT) for node in nodes)
@@ -68,8 +79,7 @@ def without_unused_functions(function: FunctionNode) -> bool:
     return bool(unused)
 
 
-_INSPECTORS = frozenset(("locals", "vars", "eval", "exec", "dir"))
-"""They read variables by other means."""
+_INSPECTORS = frozenset(("locals", "vars", "eval", "exec", "dir"))  # they read variables by other means
 _EMPTY = frozenset(("list", "dict", "set", "tuple", "str", "int", "float", "bool", "object"))
 _PADDED = (ast.Assign, ast.AugAssign, ast.Expr, ast.Assert, ast.If, ast.For)
 
@@ -87,8 +97,7 @@ class _Sweep:
     def __init__(self, function: FunctionNode) -> None:
         everything, own = list(ast.walk(function)), list(own_nodes(function))
         caught = {node.name for node in everything if isinstance(node, ast.ExceptHandler) and node.name}
-        self.unsure = declared(function) | names(function, context=(ast.Del,)) | caught
-        """Bound elsewhere, or unbound again somewhere."""
+        self.unsure = declared(function) | names(function, context=(ast.Del,)) | caught  # bound or unbound elsewhere
         given = {part.arg for part in ast.walk(function.args) if isinstance(part, ast.arg)}
         bound = [node for node in own if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)]
         self.local = given | {node.id for node in bound} | self.unsure
@@ -101,9 +110,7 @@ class _Sweep:
                 begun |= names_bound(statement) - seen
             seen |= names(statement)
         self.counters = begun - {node.id for node in bound if id(node) not in harmless}
-        """Variables that only ever hold whole numbers that stand in the code."""
-        self.spare: dict[int, ast.stmt] = {}
-        """Statements without effect but for the variables they set."""
+        self.spare: dict[int, ast.stmt] = {}  # statements without effect but for the variables they set
         self._survey(function.body, given - self.unsure)
         self._keep_what_is_read(everything)
 

@@ -1,4 +1,4 @@
-"""What a solution is entered by: the function that tests call, or the whole program that reads stdin and writes stdout.
+"""Entry points of solutions: the function that tests call, or the whole program that reads stdin and writes stdout.
 
 Programs are examined as `canonical.reduce` left them, so a `print` in a function that nothing calls does not count.
 """
@@ -7,20 +7,16 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from codezero.code.assertions import EntryCall
-from codezero.code.constant_folding import truth
-from codezero.code.parsing import FunctionNode, called, dotted, literal, names_imported, names_loaded, own_nodes
+from codezero.code.parsing import FunctionNode, called, dotted, literal, names_imported, names_loaded, own_nodes, truth
 
 Entry = ast.FunctionDef | ast.Lambda
 _READERS = frozenset(("input", "raw_input", "stdin", "fileinput", "open"))
-READING_ENDS = frozenset((*_READERS, "readline", "exit", "quit", "_exit"))
-"""What leaves a `while True`: an end of the program, or of its input."""
+READING_ENDS = frozenset((*_READERS, "readline", "exit", "quit", "_exit"))  # these leave a `while True`
 
 
 def find_entry(tree: ast.Module, entry: str) -> Entry | None:
-    """What the last top-level `def NAME`, `NAME = lambda ..` or `NAME = other` leaves under that name.
-
-    A coroutine is not one that tests can call. Some other callable (`NAME = sorted`) is taken to fit any call.
-    """
+    """Return what the last top-level `def NAME`, `NAME = lambda ..` or `NAME = other` leaves under that name. Tests
+    cannot call a coroutine. Some other callable (`NAME = sorted`) is taken to fit any call."""
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     entered: ast.AST | None = None
     for node in tree.body:
@@ -107,7 +103,7 @@ def endless_loops(nodes: list[ast.AST], *, ends: frozenset[str] = frozenset()) -
 
 
 def is_rebound(tree: ast.Module, nodes: Sequence[ast.AST], entry: str) -> bool:
-    """Is there a function of that name to read, and then another thing to run? `f = cache(f)` is none."""
+    """True if there is a function of that name to read, and then another thing to run. `f = cache(f)` is none."""
     at = next((at for at, node in enumerate(tree.body) if isinstance(node, FunctionNode) and node.name == entry), None)
     if at is None:
         return False

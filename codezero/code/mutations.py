@@ -32,11 +32,9 @@ _ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
 
 
 def mutate_code(source: str, random: Random, count: int, *, entry: str) -> list[str]:
-    """Up to `count` distinct programs, each one slip away from `source` and with another canonical form.
-
-    Every one parses and, where `source` does, defines `entry` (empty: a program that reads stdin). Empty when
-    `source` does not parse.
-    """
+    """Up to `count` distinct programs, each one slip away from `source` and with another canonical form. Every one
+    parses and, where `source` does, defines `entry` (empty: a program that reads stdin). Empty when `source` does not
+    parse."""
     tree, _ = parse(source)
     if tree is None:
         return []
@@ -62,10 +60,8 @@ def mutate_code(source: str, random: Random, count: int, *, entry: str) -> list[
 
 
 def transplant(source: str, old_entry: str, new_entry: str) -> str | None:
-    """`source` with its function `old_entry` called `new_entry`; None when that cannot be done faithfully.
-
-    Only the function and what refers to it are renamed: not text, not attributes, not locals of the same name.
-    """
+    """`source` with its function `old_entry` called `new_entry`; None when that cannot be done faithfully. Only the
+    function and what refers to it are renamed: not text, not attributes, not locals of the same name."""
     tree, _ = parse(source)
     usable = new_entry.isidentifier() and not keyword.iskeyword(new_entry)
     if tree is None or not usable or find_entry(tree, old_entry) is None:
@@ -84,8 +80,7 @@ def transplant(source: str, old_entry: str, new_entry: str) -> str | None:
         return None
 
 
-Slip = tuple[ast.AST, Mapping[str, object]] | ast.AST | list[ast.stmt]
-"""A node and what becomes of its fields; or what stands in place of the node that slips."""
+Slip = tuple[ast.AST, Mapping[str, object]] | ast.AST | list[ast.stmt]  # a node with new fields, or its stand-in
 
 
 def _apply(source: str, index: int, number: int) -> str:

@@ -1,11 +1,19 @@
-"""What can be said of a solution without running it, and without asking a model: `check`.
+"""Static findings about a solution, without running it and without asking a model: `check`.
 
 Certain failures (does not parse, entry point missing, cannot be called as the tests call it), signs of an attack on
 the judge (quarantine), and milder flaws. Reads untrusted text: call it through `worker.py`.
+
+`program_spans` says which characters of an attempt are its program: those that a node may learn from another peer. A
+judge reads canonical code, so whatever that leaves out (words around the fence, comments, docstrings, annotations, dead
+statements, unused imports and variables) earns its reward with any text in it, and would be learned with it (arXiv
+2511.09780, "Hail to the Thief").
 """
 
 import ast
-from collections.abc import Sequence
+import io
+import re
+import tokenize
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,68 +22,127 @@ from pyflakes.messages import UndefinedName
 
 from codezero.code import entry_point
 from codezero.code.answer import read_answer
-from codezero.code.assertions import Example, calls_of, cases_of, examples, names_left_open_by
-from codezero.code.attacks import attacks
+from codezero.code.assertions import Example, Kind, argument_kinds, calls_of, cases_of, examples, names_left_open_by
+from codezero.code.attacks import attacks, dunders, reaches
 from codezero.code.canonical import MASK, clean, respell, spell, stated_parameters
-from codezero.code.capabilities import dunders, reaches
 from codezero.code.copied_answers import find_copied
-from codezero.code.kinds import Kind, argument_kinds
-from codezero.code.parsing import MAX_BYTES, FunctionNode, hidden_characters, names_loaded, parse
-from codezero.code.relevance import Spans, program_spans
+from codezero.code.dead_code import plain_targets
+from codezero.code.parsing import MAX_BYTES, FunctionNode, called, hidden_characters, names_loaded, parse
+
+Spans = tuple[tuple[int, int], ...]  # [start, end) of characters in the attempt's text, in order, apart from each other
+_OPENING, _CLOSING = "```python\n", "\n```"
+
+
+def program_spans(text: str, code: str, nodes: Sequence[ast.AST], kept: ast.Module, mask: str) -> Spans:
+    """nodes: of `code` as it was parsed, parents before children. kept: the same tree without what does nothing, in
+    which `mask` stands in the place of prose. Empty where `code` is not one piece of `text`."""
+    start = text.rfind(code)
+    if start < 0 or not code or "\r" in code or "\f" in code:  # line ends that Python counts and `str.find` does not
+        return ()
+    lines = [0, *(end.end() for end in re.finditer("\n", code))]
+    relevant = bytearray(b"\1" * len(code))
+    survivors = _survivors(kept, mask)
+    for node in nodes:
+        if (span := _span(node, code, lines)) is not None:
+            relevant[slice(*span)] = bytes([node in survivors]) * (span[1] - span[0])
+    for first, last in _comments(code, lines):
+        relevant[first:last] = bytes(last - first)
+    spans = [(start + first, start + last) for first, last in (run.span() for run in re.finditer(b"\1+", relevant))]
+    before, end = text[:start].endswith(_OPENING), start + len(code)
+    opening = [(start - len(_OPENING), start)] if before else []
+    closing = [(end, end + len(_CLOSING))] if text.startswith(_CLOSING, end) else []
+    return tuple(opening + spans + closing)
+
+
+def _survivors(kept: ast.Module, mask: str) -> Collection[ast.AST]:
+    """The nodes that do something."""
+    loaded = names_loaded(kept)
+    survivors, idle = set[ast.AST](), set[ast.AST]()
+    for node in ast.walk(kept):
+        survivors.add(node)
+        match node:
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                unused = [alias for alias in aliases if (alias.asname or alias.name).split(".")[0] not in loaded]
+                idle.update(unused if len(unused) < len(aliases) else [node, *unused])
+            case ast.Assign() if (targets := plain_targets(node)) and not loaded.intersection(map(_name, targets)):
+                idle.update(ast.walk(node))
+            case ast.Expr(value=value) if called(value) == "print":
+                idle.update(ast.walk(node))
+            case ast.Constant(value=value) if value in (mask, mask.encode()):
+                idle.add(node)
+            case ast.JoinedStr(values=parts) if any(isinstance(p, ast.Constant) and p.value == mask for p in parts):
+                idle.update(ast.walk(node))
+            case _:
+                pass
+    return survivors - idle
+
+
+def _name(target: ast.expr) -> str:
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _span(node: ast.AST, code: str, lines: Sequence[int]) -> tuple[int, int] | None:
+    """In characters of `code`; None for a node without a place."""
+    if not isinstance(node, ast.stmt | ast.expr | ast.arg | ast.keyword | ast.alias | ast.excepthandler | ast.pattern):
+        return None
+    line, column, end_line, end_column = node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
+    if end_line is None or end_column is None:
+        return None
+    return _character(code, lines, line, column), _character(code, lines, end_line, end_column)
+
+
+def _character(code: str, lines: Sequence[int], line: int, column: int) -> int:
+    """column: in bytes of UTF-8."""
+    start = lines[line - 1]
+    text = code[start : start + column]
+    return start + (column if text.isascii() else len(code[start:].encode()[:column].decode("utf-8", "ignore")))
+
+
+def _comments(code: str, lines: Sequence[int]) -> Iterator[tuple[int, int]]:
+    if "#" not in code:
+        return
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        if token.type == tokenize.COMMENT:
+            start = lines[token.start[0] - 1] + token.start[1]
+            yield start, start + len(token.string)
 
 
 @dataclass(frozen=True, slots=True)
 class StaticRequest:
     completion_text: str
     tests: tuple[str, ...]
-    entry_point: str
-    """Empty for a program that reads stdin and writes stdout."""
+    entry_point: str  # empty for a program that reads stdin and writes stdout
     question: str
-    block: str = "best"
-    """How the answer is read; see `answer.BLOCKS`."""
+    block: str = "best"  # how the answer is read; see `answer.BLOCKS`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticReport:
     """The findings. Where a check could not be made its field keeps the harmless default."""
 
-    code: str | None = None
-    """What was read, up to the size that is looked at; None: no answer."""
-    flaw: str = ""
-    """Why the form of the answer is not the one asked for."""
+    code: str | None = None  # what was read, up to the size that is looked at; None: no answer
+    flaw: str = ""  # why the form of the answer is not the one asked for
     closed: bool = False
     parses: bool = False
-    stdio: bool = False
-    """A whole program was asked for: its entry point is that it writes, its arguments are what it reads."""
+    stdio: bool = False  # a whole program was asked for: it writes (entry point) and reads (arguments)
     entry_defined: bool = False
     arity_ok: bool = False
     returns_value: bool = False
     stub: bool = False
-    degenerate: tuple[str, ...] = ()
-    """Loops and recursions without an end."""
+    degenerate: tuple[str, ...] = ()  # loops and recursions without an end
     undefined_names: tuple[str, ...] = ()
-    banned: tuple[str, ...] = ()
-    """Imports, calls and attributes that reach outside a pure function."""
-    toplevel: tuple[str, ...] = ()
-    """Kinds of statement that act when the module is loaded."""
+    banned: tuple[str, ...] = ()  # imports, calls and attributes that reach outside a pure function
+    toplevel: tuple[str, ...] = ()  # kinds of statement that act when the module is loaded
     unused_params: tuple[str, ...] = ()
-    signature_as_stated: bool = True
-    """The parameters are called as in the question, or the question does not say."""
-    hardcode_ratio: float = 0.0
-    """Share of tests whose input and expected value both stand in the code."""
-    quarantine: tuple[str, ...] = ()
-    """Why this looks like an attack; empty when it does not."""
-    refusal: str = ""
-    """Why there is no tree: no fence, a syntax error, over a limit."""
-    unavailable: str = ""
-    """Why nothing can be said; then no other field means anything."""
-    examples: tuple[Example, ...] = ()
-    """The tests whose input and output are literals; bounded in number and length."""
+    signature_as_stated: bool = True  # the parameters are called as in the question, or the question does not say
+    hardcode_ratio: float = 0.0  # share of tests whose input and expected value both stand in the code
+    quarantine: tuple[str, ...] = ()  # why this looks like an attack; empty when it does not
+    refusal: str = ""  # why there is no tree: no fence, a syntax error, over a limit
+    unavailable: str = ""  # why nothing can be said; then no other field means anything
+    examples: tuple[Example, ...] = ()  # the tests whose input and output are literals; bounded in number and length
     canonical: str | None = None
-    kinds: tuple[Kind, ...] = ()
-    """Of the arguments that the tests call the function with; empty where they do not show it."""
-    program: Spans = ()
-    """Where in the attempt the program stands that `canonical` is of, without what does nothing."""
+    kinds: tuple[Kind, ...] = ()  # of the arguments in the tests; empty where they do not show it
+    program: Spans = ()  # where in the attempt the program stands that `canonical` is of, without what does nothing
 
     @property
     def certain_failure(self) -> bool:
@@ -156,7 +223,7 @@ def _program_findings(reduced: ast.Module, cases: Sequence[Example]) -> dict[str
 
 
 def _acts(node: ast.stmt) -> bool:
-    """Does a top-level statement do more than define?"""
+    """True for a top-level statement that does more than define."""
     match node:
         case ast.Expr(value=ast.Constant()) | ast.Pass():
             return False

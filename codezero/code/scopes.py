@@ -1,4 +1,4 @@
-"""Which binding every name in a module means, as the interpreter would find it; and new names for the bindings.
+"""Bindings that the names in a module mean, as the interpreter would find them; and new names for the bindings.
 
 The new names depend on structure alone: two programs that differ only in how locals, parameters and helpers are called
 come out the same. The entry point, imports, attributes, class members and names nobody binds (builtins, mistakes) keep
@@ -15,18 +15,13 @@ from codezero.code.parsing import FunctionNode, own_nodes
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
-Series = tuple[tuple[str, ...], str]
-"""The names that a binding may get, of which the first free one is taken: some letters, then a stem with numbers."""
-FIXED: Series = ((), "")
-"""It keeps its name."""
-LOCAL: Series = ((), "v")
-"""Variables and parameters."""
-ITERATION: Series = (("x", "y", "z"), "v")
-"""Comprehension and loop variables, and parameters of lambdas."""
+Series = tuple[tuple[str, ...], str]  # letters, then a stem with numbers: the first free one is the new name
+FIXED: Series = ((), "")  # it keeps its name
+LOCAL: Series = ((), "v")  # variables and parameters
+ITERATION: Series = (("x", "y", "z"), "v")  # comprehension and loop variables, and parameters of lambdas
 FUNCTION: Series = ((), "h")
 
 _NAMED = {"ExceptHandler": "name", "MatchAs": "name", "MatchStar": "name", "MatchMapping": "rest"}
-"""Nodes that bind a name and are no assignment: the field it stands in."""
 
 
 @dataclass(eq=False)
@@ -34,8 +29,7 @@ class Binding:
     old: str
     series: Series
     new: str = ""
-    definition: "Scope | None" = None
-    """The scope of the function it is bound to, if a `def` binds it."""
+    definition: "Scope | None" = None  # the scope of the function it is bound to, if a `def` binds it
 
 
 @dataclass(eq=False)
@@ -46,8 +40,7 @@ class Scope:
     is_class: bool = False
     is_comprehension: bool = False
     bindings: dict[str, Binding] = field(default_factory=dict[str, Binding])
-    elsewhere: dict[str, bool] = field(default_factory=dict[str, bool])
-    """Names declared `global` (True) or `nonlocal` (False) here."""
+    elsewhere: dict[str, bool] = field(default_factory=dict[str, bool])  # names declared global (True) or nonlocal
 
     def bind(self, name: str, series: Series) -> Binding:
         if name in self.elsewhere:
@@ -77,11 +70,10 @@ class Use:
     name: str
     scope: Scope
     index: int | None = None
-    callee: ast.expr | None = None
-    """What is called, where the identifier is the keyword of an argument."""
+    callee: ast.expr | None = None  # what is called, where the identifier is the keyword of an argument
 
     def binding(self) -> Binding | None:
-        """What it means; None when nothing here binds it."""
+        """Look up what it means; None when nothing here binds it."""
         if self.callee is None:
             return self.scope.lookup(self.name)
         # `helper(size=3)` means the helper's parameter

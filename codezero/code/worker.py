@@ -10,7 +10,7 @@ import hashlib
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from itertools import chain
@@ -19,27 +19,24 @@ from typing import TypeVar
 
 import msgspec
 
-from codezero.code.agreement.agreement import agree
+from codezero.code.agreement import agree
 from codezero.code.mutations import transplant
 from codezero.code.report import StaticReport, StaticRequest, check
 from codezero.errors import EvaluatorError, translated
 from codezero.system.child import Channel, Child, parent_channel, python, spawn
 
-MAX_TEXT = 256 * 1024
-"""Characters of a completion, or of a problem's question and tests together, that are looked at."""
+MAX_TEXT = 256 * 1024  # characters of a completion, or of a problem's question and tests together, that are looked at
 CACHED_REPORTS = 8_192
-WORKERS = 2
-"""Children: whoever asks for many reports has nothing else to do until they are there."""
+WORKERS = 2  # children: whoever asks for many reports has nothing else to do until they are there
 START_SECONDS = 60.0
-PATIENCE = 4.0
-"""Wall seconds granted for a CPU second."""
+PATIENCE = 4.0  # wall seconds granted for a CPU second
 
-Agreement = tuple[str, str, str, tuple[str, ...]]
-"""What `agreement.agree` takes."""
+Agreement = tuple[str, str, str, tuple[str, ...]]  # what `agreement.agree` takes
 
 _RUN_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from codezero.code.worker import serve; serve(*sys.argv[2:])"
 
 _T = TypeVar("_T")
+_Item = TypeVar("_Item")
 
 
 class StaticGuard(AbstractContextManager["StaticGuard"]):
@@ -52,30 +49,33 @@ class StaticGuard(AbstractContextManager["StaticGuard"]):
 
     def check_many(self, items: Sequence[StaticRequest]) -> list[StaticReport]:
         """A report for each item, in order. Raises EvaluatorError when no child can be started."""
-        asked = [_encoded(item) for item in items]
-        requests = dict.fromkeys(item for item in asked if isinstance(item, bytes))
+        encoded = [_encoded(item) for item in items]
+        requests = dict.fromkeys(item for item in encoded if isinstance(item, bytes))
         new = [request for request in requests if _key(request) not in self._cache]
-        shares = [new[first::WORKERS] for first in range(WORKERS)]
-        with ThreadPoolExecutor(WORKERS) as pool:
-            answers = dict(chain.from_iterable(pool.map(_Worker.check_all, self.workers, shares)))
+        answers = self._each(_Worker.check, new)
         known = {request: answers.get(request) or self._cache[_key(request)] for request in requests}
         for request, report in answers.items():
             if len(self._cache) == CACHED_REPORTS:
                 del self._cache[next(iter(self._cache))]
             if not report.unavailable:
                 self._cache[_key(request)] = report
-        return [known[item] if isinstance(item, bytes) else item for item in asked]
+        return [known[item] if isinstance(item, bytes) else item for item in encoded]
 
     def transplant_many(self, items: Sequence[tuple[str, str, str]]) -> list[str | None]:
         """`mutations.transplant` of each (source, old entry, new entry); None also where the child had to give up."""
         return [self.workers[0].transplant(item) for item in items]
 
     def agree_many(self, items: Sequence[Agreement]) -> list[bool | None]:
-        """Of each, whether both programs return the same; None: not known, also where the child had to give up."""
-        with ThreadPoolExecutor(WORKERS) as pool:
-            halves = pool.map(_Worker.agree_all, self.workers, [items[first::WORKERS] for first in range(WORKERS)])
-        answers = dict(chain.from_iterable(halves))
+        """Say for each whether both programs return the same; None: not known, also where the child had to give up."""
+        answers = self._each(_Worker.agree, items)
         return [answers[item] for item in items]
+
+    def _each(self, work: "Callable[[_Worker, _Item], _T]", items: Sequence[_Item]) -> dict[_Item, _T]:
+        def share(first: int) -> list[tuple[_Item, _T]]:
+            return [(item, work(self.workers[first], item)) for item in items[first::WORKERS]]
+
+        with ThreadPoolExecutor(WORKERS) as pool:
+            return dict(chain.from_iterable(pool.map(share, range(WORKERS))))
 
     def close(self) -> None:
         for worker in self.workers:
@@ -86,7 +86,7 @@ class StaticGuard(AbstractContextManager["StaticGuard"]):
 
 
 def _encoded(item: StaticRequest) -> bytes | StaticReport:
-    """What a child is sent, or the report of what none is asked about."""
+    """Encode a request for a child, or return the report of one that no child is asked about."""
     if len(item.completion_text) > MAX_TEXT:
         return StaticReport(refusal=f"unparseable: more than {MAX_TEXT} characters")
     if len(item.question) + sum(map(len, item.tests)) > MAX_TEXT:
@@ -112,13 +112,7 @@ class _Worker:
     def pid(self) -> int | None:
         return None if self._child is None else self._child[0].pid
 
-    def check_all(self, requests: Sequence[bytes]) -> list[tuple[bytes, StaticReport]]:
-        return [(request, self._check(request)) for request in requests]
-
-    def agree_all(self, items: Sequence[Agreement]) -> list[tuple[Agreement, bool | None]]:
-        return [(item, self._agree(item)) for item in items]
-
-    def _agree(self, item: Agreement) -> bool | None:
+    def agree(self, item: Agreement) -> bool | None:
         try:
             return self._exchange("agree", item, tuple[bool | None])[0]
         except (UnicodeEncodeError, EOFError, OSError):
@@ -137,7 +131,7 @@ class _Worker:
             _end(*self._child)
             self._child = None
 
-    def _check(self, request: bytes) -> StaticReport:
+    def check(self, request: bytes) -> StaticReport:
         try:
             return self._exchange("check", msgspec.Raw(request), StaticReport)
         except TimeoutError:

@@ -1,1 +1,1 @@
-"""What each command takes and does. Whatever is heavy is imported inside a function, once the settings are checked."""
+"""Commands: their arguments and their work. Heavy libraries load inside functions, once the settings are checked."""

@@ -1,14 +1,35 @@
-"""Commands of who a node is and what it earns: `wallet …`, `identity …`, `leaderboard`, `chain dev`."""
+"""Commands of who a node is and what it earns: page, login, `wallet …`, `identity …`, `leaderboard`, `chain dev`."""
 
 import argparse
 import sys
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from codezero.commands.common import DONE, INTERRUPTED, Commands, answer, composed, value
-from codezero.errors import ConfigError
+from codezero.commands import common
+from codezero.commands.common import DONE, FAILED, LOGIN_PORT, OVERRIDES, Commands, answer, composed, say, value
+from codezero.errors import ChainError, ConfigError, LoginError, translated
+
+if TYPE_CHECKING:
+    from codezero.login.vault import Folder
+
+POLL_SECONDS = 0.5
+
+LOST = """The account's key lies encrypted in runs/login/, and only your passkey or passphrase opens it. If that
+is lost, so is the account with its points. To begin anew as another node, move runs/login/ and swarm.pem away.
+"""
 
 
 def add(commands: Commands) -> None:
+    folder = value(str, "[FOLDER] KEY=VALUE", f"a run's folder, for a page about it alone; {OVERRIDES}", nargs="*")
+    serve = "look at runs in the browser"
+    where = "print where it is as one JSON object a line"
+    commands.add("dashboard", dashboard, serve, {"overrides": folder, **LOGIN_PORT}, settings="", json=where)
+    minutes = value(float, "MINUTES", "to wait for you (default 10)", default=10.0)
+    own = "own this node: wait until you have logged in on the page"
+    account = "print the account as one JSON object"
+    commands.add("login", login, own, {"--minutes": minutes, **LOGIN_PORT}, json=account, epilog=LOST)
+    commands.add("logout", logout, "end every session; nothing is signed until the next login", LOGIN_PORT)
     wallet = commands.group("wallet", "the account that registers this node and takes its points")
     wallet.add("show", wallet_show, "print its address")
     wallet.add("create", wallet_create, "make a keystore with a passphrase of your own")
@@ -29,16 +50,92 @@ def add(commands: Commands) -> None:
     identity.add("import", identity_import, "make FILE the identity of this node, if it has none yet", file)
 
 
+def dashboard(options: argparse.Namespace) -> int:
+    """Serve the page until a signal. A node starts this with --json."""
+    from codezero.login.page_process import PageReady, invitation
+
+    typed = options.overrides
+    folder = Path(typed.pop(0)) if typed and "=" not in typed[0] else None
+    config = composed(options)
+    if folder is not None and not folder.is_dir():
+        raise ConfigError(f"{folder} is no folder of a run; `runs/` has them")
+    from codezero.inspection.page import serve_page
+
+    def report(ready: PageReady) -> None:
+        answer(options, ready, f"codezero: {invitation(ready)}")
+
+    try:
+        serve_page(config, folder, report)
+    except LoginError as error:
+        if not options.json:
+            raise ConfigError(str(error)) from error
+        report(PageReady(url="", problem=str(error)))
+        return FAILED
+    return DONE
+
+
+def login(options: argparse.Namespace) -> int:
+    """Print the account once the node can sign for it; at once where a login still lasts.
+
+    Raises LoginError when the page cannot be served, or nobody has logged in after the minutes.
+    """
+    from codezero.login.page_process import PageProcess, PageReady, invitation
+    from codezero.login.vault import Folder, Vault
+
+    config, minutes = composed(options), options.minutes
+    folder = Folder(Path(config.login.directory))
+    vault = Vault(folder, config.login.days, time.time)
+    if not (account := vault.signer()):
+        with PageProcess(config, options.overrides) as page:
+            ready = page.ready()
+            if ready.problem:
+                raise ConfigError(ready.problem)
+            if ready.standby and vault.owner() is None:
+                ready = PageReady(url=ready.url, code=_new_code(ready.url, folder))
+            say(f"{invitation(ready)}; waiting for that up to {minutes:g} minutes")
+            until = time.monotonic() + 60 * minutes
+            while not (account := vault.signer()):
+                if time.monotonic() >= until:
+                    late = f"nobody has logged in within {minutes:g} minutes; open {ready.url} and try again"
+                    raise LoginError(late)
+                time.sleep(POLL_SECONDS)
+    return answer(options, {"address": account}, f"logged in; this node's account is {account}")
+
+
+def _new_code(url: str, folder: "Folder") -> str:
+    """Ask the page's process for a code: the one it began with may have scrolled away. Raises LoginError."""
+    import msgspec
+
+    from codezero.chain.bounded_http import post
+    from codezero.config.training import LOGIN_TOKEN
+    from codezero.login.login import NewCode
+    from codezero.system.files import UNDECODABLE
+
+    bearer = {"Authorization": f"Bearer {(folder.read(LOGIN_TOKEN) or b'').decode('ascii', 'replace').strip()}"}
+    with translated(LoginError, f"the page at {url} gives no code", ChainError, *UNDECODABLE):
+        _, raw = post(f"{url}/api/claim/code", b"{}", 10.0, bearer, 4096)
+        return msgspec.json.decode(raw, type=NewCode).code
+
+
+def logout(options: argparse.Namespace) -> int:
+    from codezero.login.login import log_out
+
+    was_open = log_out(Path(composed(options).login.directory))
+    shown = "logged out; nothing is signed until the next login" if was_open else "nobody was logged in"
+    return answer(options, {"was_logged_in": was_open}, shown)
+
+
 def wallet_show(options: argparse.Namespace) -> int:
-    from codezero.wiring.chain import open_wallet, with_login
+    from codezero.chain.build import open_wallet
+    from codezero.fitting import with_login
 
     chain = with_login(composed(options)).chain
     return _print_account(options, open_wallet(chain).address, chain.wallet)
 
 
 def wallet_create(options: argparse.Namespace, key: bytes | None = None) -> int:
+    from codezero.chain.build import passphrase_of
     from codezero.chain.wallet import KeystoreWallet
-    from codezero.wiring.chain import passphrase_of
 
     chain = composed(options).chain
     wallet = KeystoreWallet.create(Path(chain.wallet), passphrase_of(chain, new=True), key=key)
@@ -56,40 +153,34 @@ def _print_account(options: argparse.Namespace, address: str, file: str) -> int:
 
 
 def identity_show(options: argparse.Namespace) -> int:
-    from codezero.swarm.identity import Identity
-
-    path = Path(composed(options).swarm.identity)
-    return _print_identity(options, Identity.load(path).peer_id, path)
+    return _print_identity(options, Path(composed(options).swarm.identity))
 
 
 def identity_export(options: argparse.Namespace) -> int:
-    return _copy_identity(options, Path(composed(options).swarm.identity), options.file)
+    return _print_identity(options, Path(composed(options).swarm.identity), options.file)
 
 
 def identity_import(options: argparse.Namespace) -> int:
-    return _copy_identity(options, options.file, Path(composed(options).swarm.identity))
+    return _print_identity(options, options.file, Path(composed(options).swarm.identity))
 
 
-def _copy_identity(options: argparse.Namespace, source: Path, to: Path) -> int:
+def _print_identity(options: argparse.Namespace, path: Path, to: Path | None = None) -> int:
+    """to: where it is copied before."""
+    from codezero.monitor.text import readable_name
     from codezero.swarm.identity import Identity
 
-    return _print_identity(options, Identity.copy(source, to).peer_id, to)
-
-
-def _print_identity(options: argparse.Namespace, peer_id: str, path: Path) -> int:
-    from codezero.monitor.text import readable_name
-
-    name = readable_name(peer_id)
-    return answer(options, {"peer_id": peer_id, "name": name, "file": str(path)}, f"{name}  {peer_id}  {path}")
+    peer_id = Identity.copy(path, to).peer_id if to else Identity.load(path).peer_id
+    name, file = readable_name(peer_id), str(to or path)
+    return answer(options, {"peer_id": peer_id, "name": name, "file": file}, f"{name}  {peer_id}  {file}")
 
 
 def leaderboard(options: argparse.Namespace) -> int:
     config = composed(options)
-    from codezero.wiring.leaderboard import print_board, read_board
+    from codezero.inspection.leaderboard import print_board, read_board
 
     if options.invitation:
         from codezero.chain.invitation import read_invitation
-        from codezero.wiring.founding import chain_overrides
+        from codezero.ops.founding import chain_overrides
 
         config = composed(options, *chain_overrides(read_invitation(options.invitation), config))
     from rich.console import Console
@@ -117,4 +208,4 @@ def chain_dev(options: argparse.Namespace) -> int:
         answer(options, place, f"chain {chain.chain_id} at {chain.url}, kept in {options.data}; Ctrl-C ends it")
         sys.stdout.flush()
 
-    return INTERRUPTED if serve(options.data, announce, port=options.port) == signal.SIGINT else DONE
+    return common.INTERRUPTED if serve(options.data, announce, port=options.port) == signal.SIGINT else DONE

@@ -1,4 +1,4 @@
-"""What all commands share: how one is added, its settings, how its result is printed, what its exit code says."""
+"""Parts that all commands share: adding one, its settings, printing its result, its exit code."""
 
 import argparse
 import json as json_module
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
-Arguments = Mapping[str, Mapping[str, Any]]
-"""Options and positional arguments: what `add_argument` takes, by name."""
+Arguments = Mapping[str, Mapping[str, Any]]  # options and positional arguments: what `add_argument` takes, by name
 
 OVERRIDES = "any setting as key=value, for example solver.learning_rate=1e-4 (`codezero config show` lists them all)"
 OF_A_RUN = "run.name=NAME; without it the newest run"
@@ -91,17 +90,18 @@ def composed_for_reading(options: argparse.Namespace) -> "NodeConfig":
 
     Raises ConfigError.
     """
+    from codezero.config import NodeConfig
+    from codezero.config.contradictions import contradictions
     from codezero.settings import own_settings, typed
 
     given = typed(options.overrides)
     if given.keys() - {"run.directory", "run.name"} or "${" in str(given) or own_settings(given):
         return composed(options)
-    from codezero.config import NodeConfig, RunConfig
-    from codezero.config.contradictions import contradictions
-
-    config = NodeConfig(run=RunConfig(**{key[4:]: value for key, value in given.items()}))
-    if mistake := next(contradictions(config), ""):
-        raise ConfigError(mistake)
+    config = NodeConfig()
+    for key, text in given.items():
+        setattr(config.run, key[4:], text)
+    for contradiction in contradictions(config):
+        raise ConfigError(contradiction)
     return config
 
 
@@ -120,27 +120,25 @@ def answer(options: argparse.Namespace, result: object, text: str | Callable[[],
 
 
 class ProgressLines:
-    """What a command is at, on stderr: at once, then ever less often while it lasts, with the time that may be left.
+    """Print on stderr what a command is at: at once, then ever less often, with the time that may be left.
 
     A thread writes the later lines, so that a step which blocks is not silent.
     """
 
     def __init__(self) -> None:
         self._lock, self._doing = threading.Lock(), ""
-        self._begun = self._due = self._pause = 0.0
+        self._began = self._due = self._pause = 0.0
         self._known, self._thread = 0, threading.Thread(target=self._keep_up, name="progress", daemon=True)
 
     def __call__(self, doing: str) -> None:
-        """doing: a `signals.Share` lets the time be estimated, and is silent for 2 s while nothing is done; empty: the
-        work has ended."""
+        """doing: of a `signals.Share` the time left is estimated, once some is done; empty: the work has ended."""
         with self._lock:
             goes_on = getattr(doing, "what", doing) == getattr(self._doing, "what", self._doing)
             self._doing = doing
             if doing and not goes_on:
-                self._begun, self._pause, self._known = time.monotonic(), 2.0, getattr(doing, "done", 0)
-                self._due = self._begun + self._pause
-                if getattr(doing, "done", 1):
-                    self._write()
+                self._began, self._pause, self._known = time.monotonic(), 2.0, getattr(doing, "done", 0)
+                self._due = self._began + (self._pause if getattr(doing, "done", 1) == 0 else 0.0)
+                self._write_due()
         if doing and not self._thread.ident:
             self._thread.start()
 
@@ -148,19 +146,20 @@ class ProgressLines:
         while True:
             time.sleep(0.2)
             with self._lock:
-                if self._doing and time.monotonic() >= self._due:
-                    self._write()
+                self._write_due()
 
-    def _write(self) -> None:
+    def _write_due(self) -> None:
+        if not self._doing or (now := time.monotonic()) < self._due:
+            return
         from codezero.monitor.text import duration
 
-        seconds = time.monotonic() - self._begun
+        seconds = now - self._began
         line = f"codezero: {self._doing} …" + (f" {duration(seconds)}" if seconds >= 1 else "")
         new = getattr(self._doing, "done", 0) - self._known
         if new > 0 and (rest := getattr(self._doing, "of", 0) - self._known - new) > 0:
             line += f", about {duration(seconds / new * rest)} left"
         print(line, file=sys.stderr, flush=True)
-        self._due, self._pause = time.monotonic() + self._pause, min(30.0, 1.5 * self._pause)
+        self._due, self._pause = now + self._pause, min(30.0, 1.5 * self._pause)
 
 
 say = ProgressLines()

@@ -6,36 +6,21 @@ fetched as a run would fetch it.
 
 import argparse
 import contextlib
-import sys
 from collections import Counter
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.commands.common import (
-    DONE,
-    FAILED,
-    OF_A_RUN,
-    Commands,
-    answer,
-    composed,
-    composed_for_reading,
-    say,
-    value,
-)
+from codezero.commands import common
+from codezero.commands.common import DONE, FAILED, OF_A_RUN, Commands, answer, composed, say, value
 from codezero.errors import ConfigError, SandboxError
 
 if TYPE_CHECKING:
-    from codezero.config import NodeConfig
-    from codezero.sandbox.base import Sandbox
     from codezero.types import Problem
 
-AT_ONCE = 32
-"""Rows whose references are executed together."""
-EXAMPLES = 3
-"""Refusals that are shown of each reason."""
-PUBLIC = ("id", "source", "style", "entry_point", "level", "question", "tests")
-"""Of a problem: its id and what a solver may know."""
+AT_ONCE = 32  # rows whose references are executed together
+EXAMPLES = 3  # refusals that are shown of each reason
+PUBLIC = ("id", "source", "style", "entry_point", "level", "question", "tests")  # of a problem, for a solver to know
 
 
 def add(commands: Commands) -> None:
@@ -63,23 +48,17 @@ def add(commands: Commands) -> None:
 
 
 def status(options: argparse.Namespace) -> int:
-    from codezero.inspection.status import newest_run, read_run
+    from codezero.inspection.status import newest_run, print_status, read_run
 
-    config = composed_for_reading(options)
+    config = common.composed_for_reading(options)
     run = read_run(newest_run(Path(config.run.directory), config.run.name))
-
-    def draw() -> None:  # rich is not loaded for JSON
-        from codezero.inspection.status_view import print_status
-
-        print_status(run)
-
-    return answer(options, run, draw)
+    return answer(options, run.to_json(), lambda: print_status(run))
 
 
 def runs(options: argparse.Namespace) -> int:
     names = [word for word in options.overrides if "=" not in word]
     options.overrides = [word for word in options.overrides if "=" in word]
-    base = Path(composed_for_reading(options).run.directory)
+    base = Path(common.composed_for_reading(options).run.directory)
     if options.limit < 1:
         raise ConfigError(f"--limit={options.limit} is out of bounds; it must be 1 or more")
     from codezero.inspection.run_list import compare_runs, comparison_lines, list_lines, list_runs
@@ -96,12 +75,8 @@ def doctor(options: argparse.Namespace) -> int:
     """Exit code 0 when nothing failed, whatever else could be better or is unknown."""
     from codezero.ops.doctor import checks
     from codezero.ops.findings import Finding, diagnose, healthy, line
-    from codezero.ops.own_code import ask
 
     findings, config = list[Finding](), composed(options)
-    if not options.json and sys.stdin.isatty() and sys.stdout.isatty():
-        with contextlib.suppress(ConfigError, OSError, EOFError):  # of which the check tells
-            ask(config)
     for finding in diagnose(checks(config, options.overrides)):
         findings.append(finding)
         if not options.json:
@@ -137,8 +112,7 @@ def data_show(options: argparse.Namespace) -> int:
     from codezero.config.learning import DataConfig
     from codezero.environments.code import CodeEnvironment
     from codezero.problems.filters import Screen
-    from codezero.problems.hub import open_rows
-    from codezero.problems.sources import DataSource
+    from codezero.problems.sources import DataSource, open_rows
     from codezero.problems.stream import SYNTHETIC, MixedStream
 
     config, name, count = composed(options), options.source, options.count
@@ -160,9 +134,9 @@ def data_check(options: argparse.Namespace) -> int:
     when no row is usable. Raises ProblemError and SandboxError."""
     from codezero.environments.code import CodeEnvironment
     from codezero.problems.filters import FilterRefusal, Screen
-    from codezero.problems.hub import open_rows
-    from codezero.problems.sources import read_entry
+    from codezero.problems.sources import open_rows, read_entry
     from codezero.sandbox.base import Job, Outcome
+    from codezero.sandbox.build import build_sandbox
     from codezero.system.signals import Share
     from codezero.types import Style
 
@@ -170,7 +144,11 @@ def data_check(options: argparse.Namespace) -> int:
     entries = enumerate((read_entry(row) for shard in source.shards() for row in source.rows(shard, 0)), 1)
     rows, refused, examples, executed = 0, Counter[str](), dict[str, list[str]](), Counter[str]()
     with contextlib.ExitStack() as stack:
-        sandbox, without = _sandbox(config, stack)
+        sandbox = without = None
+        try:
+            sandbox = build_sandbox(config, stack)
+        except SandboxError as error:
+            without = f"none, {error}"
         while batch := list(islice(entries, AT_ONCE)):
             say(Share("rows checked, and their references executed", rows))
             rows = batch[-1][0]
@@ -201,18 +179,8 @@ def data_check(options: argparse.Namespace) -> int:
     return DONE if count else FAILED
 
 
-def _sandbox(config: "NodeConfig", stack: contextlib.ExitStack) -> "tuple[Sandbox | None, str]":
-    """And why there is none."""
-    from codezero.wiring.evaluator import build_sandbox
-
-    try:
-        return build_sandbox(config, stack), ""
-    except SandboxError as error:
-        return None, f"none, {error}"
-
-
 def _where(name: str) -> str:
-    from codezero.problems.hub import SETS
+    from codezero.problems.rows import SETS
     from codezero.problems.stream import SYNTHETIC
 
     if name == SYNTHETIC:

@@ -6,13 +6,13 @@ import os
 import signal
 import sys
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
 from codezero.commands.common import DONE, FAILED, INTERRUPTED, Commands, answer, composed, flag, say, value
 from codezero.errors import ConfigError, translated
 
-TOKEN = "CODEZERO_JUDGE_TOKEN"
-"""Environment variable with what callers from other machines have to bear."""
+TOKEN = "CODEZERO_JUDGE_TOKEN"  # environment variable with what callers from other machines have to bear
 SERVE = f"""Routes: /request-question, /submit-answer and /current_clue for rl-swarm's JudgeClient; /v1/verdicts for
 batches, with a signed receipt; /v1/card says who the judge is and how far it can be believed; /openapi.json has all.
 Nothing that is sent is executed.
@@ -21,9 +21,8 @@ Nothing that is sent is executed.
   codezero judge verify items.json receipt.json
 Other machines need {TOKEN}: export it here, and send it as `Authorization: Bearer`.
 """
-VERIFY = """Checks signature and root, then reads programs again with evaluator.model, as the signer should have: some
-at random of one receipt; of two, those in which they differ, up to the first that is refuted. It proves that these
-weights read the program so, not that the program is right. Exit code 1: something was refuted, or does not hold.
+VERIFY = """Checks the signature, then reads some programs again with evaluator.model, as the signer should have. It
+proves that these weights read the program so, not that the program is right. Exit code 1: it does not hold.
 """
 
 TRAIN = """A probe is a direction in the hidden states of evaluator.model along which right and wrong attempts of
@@ -46,9 +45,10 @@ def add(commands: Commands) -> None:
     file = value(Path, "FILE", "JSON lines: question, tests, completions[, entry_point, level]; - is stdin")
     audit = flag("also EXECUTE every attempt in a sandbox, beside the verdict, and say where they differ")
     skip = flag("leave out lines that cannot be used, and count them")
-    given, lines = {"file": file, "--audit": audit, "--skip-bad": skip}, "print a JSON line of verdicts for each line"
-    group.add("attempts", attempts, "judge the attempts in FILE, with reasons", given, json=lines)
-    commands.add("evaluate", attempts, "the old name of `judge FILE`", given, json=lines)
+    arguments = {"file": file, "--audit": audit, "--skip-bad": skip}
+    lines = "print a JSON line of verdicts for each line"
+    group.add("attempts", attempts, "judge the attempts in FILE, with reasons", arguments, json=lines)
+    commands.add("evaluate", attempts, "the old name of `judge FILE`", arguments, json=lines)
     takes = {
         "--host": value(str, "HOST", "where to listen (default 127.0.0.1)", default="127.0.0.1"),
         "--port": value(int, "PORT", "0 takes any (default 8090)", default=8090),
@@ -68,7 +68,6 @@ def add(commands: Commands) -> None:
     takes = {
         "items": value(Path, "ITEMS", "what was sent to /v1/verdicts"),
         "receipt": value(Path, "RECEIPT", "what it answered"),
-        "--against": value(Path, "OTHER", "what another judge answered to the same"),
         "--item": value(int, "N", "read this one again, and no other"),
     }
     group.add("verify", verify, "read again what a judge has signed", takes, epilog=VERIFY)
@@ -76,10 +75,8 @@ def add(commands: Commands) -> None:
 
 def attempts(options: argparse.Namespace) -> int:
     config = composed(options)
-    from contextlib import ExitStack
-
     from codezero.commands.evaluate import checked_groups, judge_groups
-    from codezero.monitor.verdict_card import audited_skill, mistakes, print_marked
+    from codezero.monitor.cards import audited_skill, mistakes, print_marked
     from codezero.system.signals import Share
 
     with ExitStack() as stack:
@@ -103,15 +100,13 @@ def attempts(options: argparse.Namespace) -> int:
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Until a signal."""
+    """Serve until a signal."""
     config = composed(options)
-    from contextlib import ExitStack
-
     from codezero.market.judge_service import JudgeService
-    from codezero.rollout.servers import serving
+    from codezero.ops.judge import build_parts
+    from codezero.rollout.client import serving
     from codezero.swarm.identity import Identity
     from codezero.system.signals import Stop
-    from codezero.wiring.judge import build_parts
 
     token, stop = os.environ.get(TOKEN, ""), Stop()
     host = f"[{options.host}]" if ":" in options.host else options.host
@@ -130,15 +125,12 @@ def serve(options: argparse.Namespace) -> int:
 
 def train(options: argparse.Namespace) -> int:
     config = composed(options)
-    from contextlib import ExitStack
-
-    from codezero.wiring.attempts import Wanted
-    from codezero.wiring.judge_training import train_probe
+    from codezero.ops.attempts import Wanted, train_probe
 
     tokens, kept = config.solver.max_new_tokens, options.attempts
-    wanted = Wanted(options.problems, options.rows, options.samples, tokens, config.seed, kept)
+    request = Wanted(options.problems, options.rows, options.samples, tokens, config.seed, kept)
     with ExitStack() as stack:
-        probe = train_probe(config, wanted, stack, say)
+        probe = train_probe(config, request, stack, say)
     with translated(ConfigError, f"--out={options.out} cannot be written", OSError):
         probe.write(options.out)
     area, low, high = probe.within
@@ -151,9 +143,8 @@ def train(options: argparse.Namespace) -> int:
 
 def verify(options: argparse.Namespace) -> int:
     config = composed(options)
-    from codezero.wiring.judge import verify
+    from codezero.ops.judge import verify
 
-    receipts = [options.receipt, *([options.against] if options.against else [])]
-    result = verify(config, options.items, receipts, options.item, say)
+    result = verify(config, options.items, options.receipt, options.item, say)
     answer(options, result, "\n".join(result.lines()))
     return FAILED if result.refuted else DONE

@@ -10,9 +10,8 @@ from codezero.commands.common import OVERRIDES, Arguments, Commands, answer, com
 from codezero.errors import ConfigError, translated
 
 EPILOG = """SET is one of: synthetic (held-out problems, no file), humaneval, mbpp (its test split), livecodebench,
-lcb_v5 (AReaL's form of it), codeforces (DeepCoder's). The published ones are read from files of this machine, as their
-authors wrote them: JSONL, JSONL.gz or Parquet. Without SET: the exam that a run takes, with how far its judge can be
-believed, writing nothing.
+codeforces (DeepCoder's). The published ones are read from files of this machine, as their authors wrote them: JSONL,
+JSONL.gz or Parquet. Without SET: the exam that a run takes, with how far its judge can be believed, writing nothing.
 
 Attempts are EXECUTED in the sandbox of audit.sandbox, or read by the judge with --judged; each figure says which. An
 eval that was stopped goes on where it was, when it is started again in the same way; more --samples are added to those
@@ -31,10 +30,11 @@ examples:
   codezero ask --level 4 --checkpoint mine
   codezero ask "Write a function add(a, b) that returns their sum." --tests "assert add(1, 2) == 3"
 """
-SETTING = re.compile(r"[+~]*[\w.@/]+=")
-"""How KEY=VALUE begins; a task does not."""
+SETTING = re.compile(r"[+~]*[\w.@/]+=")  # how KEY=VALUE begins; a task does not
 PRELUDE_NAMES = ("none", "typing", "livecodebench", "codeforces")
+PRELUDE = f"imports that stand before every answer: {', '.join(PRELUDE_NAMES)} (default: the set's)"
 POLICY = "whose newest checkpoint attempts them; also a checkpoint's folder or a model"
+# options that need the name of a set
 OF_A_SET: Arguments = {
     "--file": value(Path, "FILE", "of SET, or a folder; may be repeated", action="append", default=[]),
     "--samples": value(int, "N", "attempts at each problem (default evals.samples; 1 with evals.temperature=0)"),
@@ -44,13 +44,10 @@ OF_A_SET: Arguments = {
     "--k": value(str, "K,K", "of pass@k, at most N each (default 1 and N)"),
     "--checkpoint": value(str, "RUN", POLICY),
     "--compare": {"nargs": 2, "metavar": ("A", "B"), "help": "two of these, and how far B is ahead of A"},
-    "--prelude": value(
-        str, "NAME", f"imports that stand before every answer: {', '.join(PRELUDE_NAMES)} (default: the set's)"
-    ),
+    "--prelude": value(str, "NAME", PRELUDE),
     "--judged": flag("let the judge read the attempts, and execute nothing"),
     "--into": value(Path, "DIR", "where its state is kept (default: evals/ of the run)"),
 }
-"""Options that need the name of a set."""
 
 
 def add(commands: Commands) -> None:
@@ -84,8 +81,8 @@ def evaluate_policy(options: argparse.Namespace) -> int:
     config = composed(options)
     from codezero.evals.run import MAX_SAMPLES, attempts_of
     from codezero.evals.sets import PUBLISHED
+    from codezero.ops.measure import EvalRequest, examine, measure
     from codezero.system.signals import unwinding
-    from codezero.wiring.evals import EvalRequest, examine, measure
 
     if name in PUBLISHED and any(word.startswith("evals.problems=") for word in typed):
         raise ConfigError(f"evals.problems is of the exam, and not of {name}; give --limit N")
@@ -100,19 +97,10 @@ def evaluate_policy(options: argparse.Namespace) -> int:
         return answer(options, exam, "\n".join(f"{key:28} {value}" for key, value in shown.items()))
     with translated(ConfigError, f"--k={options.k} is no list of whole numbers, as 1,8 is", ValueError, reason=False):
         ks = [int(part) for part in options.k.split(",")] if options.k else []
-    request = EvalRequest(
-        set=name,
-        files=tuple(options.file),
-        samples=options.samples,
-        ks=tuple(dict.fromkeys(ks)),
-        start=1 if options.start is None else options.start,
-        limit=options.limit,
-        skip_bad=options.skip_bad,
-        prelude=options.prelude,
-        policies=tuple(options.compare or (options.checkpoint or "",)),
-        judged=options.judged,
-        into=options.into,
-    )
+    taken = {key: getattr(options, key) for key in ("samples", "limit", "skip_bad", "prelude", "judged", "into")}
+    policies = tuple(options.compare or (options.checkpoint or "",))
+    start, ks = 1 if options.start is None else options.start, tuple(dict.fromkeys(ks))
+    request = EvalRequest(set=name, files=tuple(options.file), ks=ks, start=start, policies=policies, **taken)
     with unwinding():
         report = measure(config, request, say)
     return answer(options, report.as_object(), "\n".join(report.lines()))
@@ -124,8 +112,8 @@ def ask_solver(options: argparse.Namespace) -> int:
     if len(texts) > 1:
         raise ConfigError(f"one task at a time: put it in quotes, codezero ask '{' '.join(texts)}'")
     config = composed(options)
-    from codezero.commands.ask import AskRequest, ask
-    from codezero.monitor.ask_card import print_answers
+    from codezero.commands.evaluate import AskRequest, ask
+    from codezero.monitor.cards import print_answers
 
     text, tests = "".join(texts).strip(), tuple(options.tests)
     request = AskRequest(text, tests, options.problem, options.level, options.samples, options.checkpoint or "")
@@ -148,15 +136,13 @@ def bench(options: argparse.Namespace) -> int:
     benchmarks = {name: folder / f"{name}.py" for name in sorted(minutes)}
     if options.name == "list":
         about = {name: ast.get_docstring(ast.parse(path.read_text())) or "" for name, path in benchmarks.items()}
-        found = [
-            {"name": name, "minutes": minutes[name], "measures": text.partition("\n")[0]}
-            for name, text in about.items()
-        ]
+        first = {name: text.partition("\n")[0] for name, text in about.items()}
+        listed = [{"name": name, "minutes": minutes[name], "measures": line} for name, line in first.items()]
         options.json = options.rest == ["--json"]
         if options.rest and not options.json:
             raise ConfigError(f"`bench list` takes --json and nothing else, not {' '.join(options.rest)}")
         row = "{name:12} {minutes:>5g} min  {measures}".format
-        return answer(options, found, "\n".join(row(**each) for each in found))
+        return answer(options, listed, "\n".join(row(**each) for each in listed))
     if options.name not in benchmarks:
         raise ConfigError(f"there is no benchmark {options.name}; choose one of: {', '.join(benchmarks)}")
     os.environ.pop("PYTHONSAFEPATH", None)  # a benchmark imports what lies beside it

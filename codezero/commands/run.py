@@ -7,19 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codezero.commands.common import (
-    DONE,
-    INTERRUPTED,
-    LOGIN_PORT,
-    OF_A_RUN,
-    Commands,
-    answer,
-    composed,
-    composed_for_reading,
-    flag,
-    setting,
-    value,
-)
+from codezero.commands import common
+from codezero.commands.common import DONE, LOGIN_PORT, OF_A_RUN, Commands, answer, composed, flag, setting, value
 from codezero.errors import ConfigError, SwarmError
 
 if TYPE_CHECKING:
@@ -37,12 +26,7 @@ SUPERVISE = (
 P2P_PORT = {"--p2p-port": setting("swarm.port={}", "PORT", "the same as swarm.port=PORT")}
 PORTS = {**P2P_PORT, **LOGIN_PORT}
 SUPERVISED = {"--supervise": flag(SUPERVISE)}
-INVITED = ("chain.rpc_urls", "evaluator.model")
-"""Settings that the invitation shows to whoever reads it."""
-READY_SECONDS = 90.0
-LINE_SECONDS = 60.0
-BOOTNODE = "bootnode"
-"""Folder below `run.directory` with the state of a bootnode."""
+READY_SECONDS, LINE_SECONDS = 90.0, 60.0
 
 
 def add(commands: Commands) -> None:
@@ -71,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
     config = composed(options)
     _check_directories(config)
-    from codezero.ops.own_code import RIGHTS, own_code
+    from codezero.settings import RIGHTS, own_code
 
     if (named := ", ".join(own_code(config))) and not options.supervise:  # else the node's own process says so
         print(f"codezero: {named}: {RIGHTS}", flush=True)
@@ -81,14 +65,15 @@ def run(options: argparse.Namespace) -> int:
 
         folder.release()
         return run_supervised(config, folder.path, options.overrides)
-    from codezero.monitor.summaries import RunState
     from codezero.monitor.terminal import StartView, choose_view
 
     with contextlib.closing(choose_view(config.monitor.view, StartView)) as start:
-        start.busy(RunState(busy="loading the libraries"))
-        from codezero.wiring.node import run_node  # torch, hivemind and TRL load only now
-
-        return INTERRUPTED if run_node(config, folder, options.overrides, start) else DONE
+        start.busy("loading the libraries")
+        if config.role == "proposer":  # torch, hivemind and TRL load only now
+            from codezero.propose import run_proposer as run_role
+        else:
+            from codezero.node import run_node as run_role
+        return common.INTERRUPTED if run_role(config, folder, options.overrides, start) else DONE
 
 
 def _check_directories(config: "NodeConfig") -> None:
@@ -120,14 +105,14 @@ def swarm_up(options: argparse.Namespace) -> int:
 def swarm_create(options: argparse.Namespace) -> int:
     from codezero.settings import PUBLISHED, compose
 
-    config = compose(["network=peer", *options.overrides], published=(*PUBLISHED, *INVITED))
-    from codezero.wiring.founding import create_swarm
+    shown = (*PUBLISHED, "chain.rpc_urls", "evaluator.model")  # to whoever reads the invitation
+    config = compose(["network=peer", *options.overrides], published=shown)
+    from codezero.ops.founding import create_swarm
 
     with contextlib.ExitStack() as chain:
         contract, invitation, code = create_swarm(config, options.out, chain)
-        print(
-            contract, invitation, *([code] if options.no_run else []), sep="\n", flush=True
-        )  # else the node prints it
+        lines = [contract, invitation, *([code] if options.no_run else [])]  # else the node prints it
+        print(*lines, sep="\n", flush=True)
         options.place, options.fresh, options.fork = str(options.out), False, None
         return DONE if options.no_run else swarm_join(options)
 
@@ -138,7 +123,7 @@ def swarm_join(options: argparse.Namespace) -> int:
     if options.place is None:
         raise ConfigError("name the swarm: `codezero swarm join CODE`")
     config = composed(options, "network=peer")
-    from codezero.wiring.founding import joined
+    from codezero.ops.founding import joined
 
     options.overrides = [*joined(options.place, config), *options.overrides]
     return run(options)
@@ -152,12 +137,11 @@ def swarm_bootnode(options: argparse.Namespace) -> int:
     config = composed(options, "network=peer")
     from codezero.monitor.text import count, print_flushed
     from codezero.swarm.identity import Identity
-    from codezero.swarm.messages import network_settings
-    from codezero.swarm.supervisor import NetworkProcess
+    from codezero.swarm.supervisor import NetworkProcess, network_settings
     from codezero.system.signals import Stop
 
     config.swarm.pull_groups = 0
-    network = NetworkProcess(network_settings(config.swarm), Path(config.run.directory) / BOOTNODE)
+    network = NetworkProcess(network_settings(config.swarm), Path(config.run.directory) / "bootnode")
     Identity.load_or_create(Path(config.swarm.identity))
     stop, printed = Stop(), -LINE_SECONDS
     with stop.on_signals(), contextlib.closing(network):
@@ -177,14 +161,8 @@ def swarm_bootnode(options: argparse.Namespace) -> int:
 
 
 def swarm_peers(options: argparse.Namespace) -> int:
-    from codezero.inspection.status import newest_network
+    from codezero.inspection.status import newest_network, print_peers
 
-    config = composed_for_reading(options)
+    config = common.composed_for_reading(options)
     status = newest_network(Path(config.run.directory), config.run.name)
-
-    def draw() -> None:  # rich is not loaded for JSON
-        from codezero.inspection.status_view import print_peers
-
-        print_peers(status)
-
-    return answer(options, status, draw)
+    return answer(options, status, lambda: print_peers(status))

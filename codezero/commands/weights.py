@@ -1,7 +1,7 @@
 """Commands of training apart from sampling.
 
-`weights info|verify|apply` look at published weights, of a folder or an address, and execute nothing. `rollout-host`
-starts servers on this machine that decode for a node on another one.
+`weights` lists published versions, of a folder or an address. `rollout-host` starts servers on this machine that decode
+for a node on another one.
 """
 
 import argparse
@@ -17,7 +17,6 @@ from codezero.weights import TOKEN
 
 if TYPE_CHECKING:
     from codezero.rollout.client import RolloutServer
-    from codezero.weights.versions import VersionSource
 
 MAX_BODY = 16 << 20
 EPILOG = f"""On the node's machine A, and then here on B:
@@ -31,12 +30,8 @@ prompts and attempts may be (solver.max_prompt_tokens, solver.max_new_tokens), w
 
 
 def add(commands: Commands) -> None:
-    group = commands.group("weights", "published versions of a model: list, check, apply")
     source = {"source": value(str, "SOURCE", f"a folder of versions, or its address; {TOKEN} holds a token")}
-    model = {"model": value(Path, "DIR", "a model as save_pretrained writes it; it becomes the newest version")}
-    group.add("info", info, "list the versions: how large, and from where they can be reached", source, settings="")
-    group.add("verify", verify, "follow every delta from the oldest anchor, compare each content", source, settings="")
-    group.add("apply", apply, "bring a model directory to the newest version", source | model, settings="")
+    commands.add("weights", info, "list published versions of a model", source, settings="")
     takes = {
         "--model": setting("model.solver={}", "NAME", "the node's model.solver"),
         "--count": setting("rollout.start={}", "N", "servers to start, one a card (default 1)"),
@@ -49,59 +44,24 @@ def add(commands: Commands) -> None:
 
 
 def info(options: argparse.Namespace) -> int:
-    from codezero.weights.versions import read_manifest
+    """Raises WeightsError for a source that cannot be read."""
+    from codezero.weights.versions import open_source, read_manifest
 
-    manifest = read_manifest(_source(options))
+    if "://" not in options.source and not Path(options.source).is_dir():
+        raise ConfigError(f"{options.source} is no folder of versions; name one, or its address http://HOST:PORT")
+    manifest = read_manifest(open_source(options.source, os.environ.get(TOKEN, "")))
     rows = [f"{'version':>9}  {'delta':>14}  {'whole':>16}  state"]
     for version in manifest.versions:
         rows.append(f"{version.number:>9}  {version.delta:>14,}  {version.anchor:>16,}  {version.state[:16]}")
     return answer(options, manifest, "\n".join(rows))
 
 
-def verify(options: argparse.Namespace) -> int:
-    """Raises WeightsError where a version is not what was published."""
-    from codezero.weights.versions import catch_up
-
-    say("fetching and checking every version")
-    weights, version = catch_up(_source(options), oldest=True)
-    content, size = weights.content(), weights.layout.size
-    result: dict[str, object] = {"version": version.number, "content": content, "weights": size}
-    return answer(options, result, "version {version} is whole: {weights:,} weights, {content}".format(**result))
-
-
-def apply(options: argparse.Namespace) -> int:
-    """Other files stay; the weights are bfloat16 afterwards. Raises WeightsError: the model is as it was."""
-    from codezero.errors import WeightsError, translated
-    from codezero.weights.state import read_weights, write_anchor
-    from codezero.weights.versions import catch_up
-
-    if not options.model.is_dir():
-        raise ConfigError(f"{options.model} is no folder of a model; name one that save_pretrained wrote")
-    layout = read_weights(options.model).layout
-    say("fetching the newest version")
-    weights, version = catch_up(_source(options), layout=layout)
-    with translated(WeightsError, f"{options.model} cannot be written", OSError):
-        write_anchor(weights, options.model / "model.safetensors")
-        for path in {*options.model.glob("model-*.safetensors"), *options.model.glob("*.safetensors.index.json")}:
-            path.unlink()
-    result: dict[str, object] = {"version": version.number, "model": os.fspath(options.model)}
-    return answer(options, result, "{model} is version {version}".format(**result))
-
-
-def _source(options: argparse.Namespace) -> "VersionSource":
-    from codezero.weights.transfer import open_source
-
-    if "://" not in options.source and not Path(options.source).is_dir():
-        raise ConfigError(f"{options.source} is no folder of versions; name one, or its address http://HOST:PORT")
-    return open_source(options.source, os.environ.get(TOKEN, ""))
-
-
 def serve(options: argparse.Namespace) -> int:
-    """Until a signal. Raises ConfigError and RolloutError."""
+    """Decode until a signal. Raises ConfigError and RolloutError."""
     config = composed(options, "rollout.start=1")
-    from codezero.rollout.servers import build_door, serving
+    from codezero.rollout.build import start_servers
+    from codezero.rollout.client import build_door, serving
     from codezero.system.signals import Stop
-    from codezero.wiring.rollout import start_servers
 
     token, stop, servers = os.environ.get(TOKEN, ""), Stop(), list["RolloutServer"]()
     with contextlib.ExitStack() as stack:

@@ -5,36 +5,17 @@ YAML under `configs/` holds values only; these classes are the schema that `sett
 `contradictions.py`: what is at odds among them.
 """
 
-import dataclasses
-import functools
 import re
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Interval
 
 from codezero.config.judging import AnswerConfig, AuditConfig, EvalsConfig, EvaluatorConfig, MarketConfig, RewardConfig
-from codezero.config.learning import (
-    Checked,
-    DataConfig,
-    ExternalConfig,
-    ModelConfig,
-    ProposerConfig,
-    SolverConfig,
-    one_of,
-)
-from codezero.config.training import (
-    HubConfig,
-    RolloutConfig,
-    TrainerConfig,
-    VerifierConfig,
-    WeightsConfig,
-    page_origins,
-)
-from codezero.errors import ConfigError
+from codezero.config.learning import Checked, DataConfig, ExternalConfig, ModelConfig, ProposerConfig, SolverConfig
+from codezero.config.training import HubConfig, RolloutConfig, TrainerConfig, WeightsConfig, page_origins
 
 RUN_NAME = re.compile(r"[^\W.-][\w .+=@,-]{0,119}")  # of a run's folder: one path component that is not hidden
-SIGNS = {"ge": "at least", "gt": "more than", "le": "at most"}
 
 
 @dataclass(kw_only=True)
@@ -65,11 +46,15 @@ class RunConfig:
     """With --supervise: from the first of them to the next start; twice as long each time, up to 300."""
 
 
+REGISTRY = "registry"  # the word for the peers that are registered on the chain
+MEMBERS = "network/members.txt"  # below a run's folder, where the swarm reads them
+
+
 @dataclass(kw_only=True)
 class SwarmConfig:
-    """How nodes find and hear each other."""
+    """Finding other nodes, and the exchange with them."""
 
-    kind: Annotated[str, one_of("local", "hivemind")] = "local"
+    kind: Literal["local", "hivemind"] = "local"
     """local: no network. hivemind: the peer-to-peer network; network=peer sets it."""
     name: str = "codezero"
     """Nodes with different names never mix."""
@@ -85,7 +70,7 @@ class SwarmConfig:
     """Who may come: a file with a peer id a line, read again when it changes; `registry`: the chain's; empty: all."""
     announce: list[str] = field(default_factory=list[str])
     """Multiaddresses for others, such as [/ip4/203.0.113.5/tcp/38331] behind a forwarded port; empty: those seen."""
-    reachable: Annotated[str, one_of("auto", "yes", "no")] = "auto"
+    reachable: Literal["auto", "yes", "no"] = "auto"
     """Can others dial this node? auto: peers try. no: it keeps no records of others, who get its rollouts by relays."""
     relay: bool = True
     """Does it relay rollouts between members that do not reach each other? 1 MiB a second at most, 128 KiB a member."""
@@ -94,28 +79,28 @@ class SwarmConfig:
     pull_groups: Annotated[int, Interval(ge=0, le=1024)] = 32
     """Most peers' groups pulled from one iteration to the next."""
     invitation: str = ""
-    """Of the founder's node, set by `swarm create` and `swarm join`: the file that whoever comes with its code gets."""
+    """File that whoever comes with the founder's code gets; `swarm create` and `swarm join` set it for the founder."""
 
 
 @dataclass(kw_only=True)
 class ChainConfig:
     """Who keeps the round, and where points go."""
 
-    kind: Annotated[str, one_of("embedded", "rpc", "clock")] = "embedded"
+    kind: Literal["embedded", "rpc", "clock"] = "embedded"
     """embedded: this machine's own, on loopback, started when needed. rpc: any EVM chain. clock: none; rounds go by the
     clock, at the same moments on every node, and points are not counted."""
     round_seconds: Annotated[float, Interval(gt=0, le=31_536_000)] = 60.0
-    """How long whoever may open rounds lets one last; less, when everybody has submitted."""
+    """Length of a round in seconds; it ends earlier once every active peer has submitted."""
     submit_after: Annotated[float, Interval(ge=0, le=31_536_000)] = 45.0
     """Seconds from a round's first points to their submission; later points count in the next round. 0: at its end."""
     directory: str = "runs/chain"
-    """Of the embedded chain."""
+    """Folder of the embedded chain."""
     port: Annotated[int, Interval(ge=0, le=65535)] = 0
     """TCP port of the embedded chain; 0: the one it had last time, or any free one."""
     rpc_urls: list[str] = field(default_factory=list[str])
     """Endpoints of the chain, tried in turn; a multiaddress is a node that passes questions on to its own chain."""
     chain_id: Annotated[int, Interval(ge=0, le=2**53 - 1)] = 0
-    """What the endpoints have to say it is; 0 for the embedded chain: whatever it is."""
+    """Id that the endpoints have to report; 0 for the embedded chain: any."""
     contract: str = ""
     """Address of the swarm's contract; empty with the embedded chain: its own, deployed at the first start."""
     contract_block: Annotated[int, Interval(ge=0, le=2**53 - 1)] = 0
@@ -128,19 +113,13 @@ class ChainConfig:
     """File with the passphrase of a keystore that has none beside it; empty: see the next."""
     passphrase_variable: str = ""
     """Name of the environment variable that holds it; empty: it is asked for."""
-    signer: str = ""
-    """URL of a program that signs instead of a keystore."""
-    signer_token: str = ""
-    """File with the token that the signer wants."""
-    account: str = ""
-    """Address that the signer has to sign for."""
 
 
 @dataclass(kw_only=True)
 class LoginConfig:
     """The page on this machine: it shows what the node does, and logs its owner in."""
 
-    page: Annotated[str, one_of("auto", "on", "off")] = "auto"
+    page: Literal["auto", "on", "off"] = "auto"
     """auto: served, unless nobody is to see anything (monitor.view=off)."""
     port: Annotated[int, Interval(ge=1, le=65535)] = 3000
     """On 127.0.0.1 and ::1, and nowhere else."""
@@ -151,14 +130,14 @@ class LoginConfig:
     directory: str = "runs/login"
     """Where it keeps who the owner is, and his account's key as cipher text."""
     days: Annotated[float, Interval(gt=0, le=3650)] = 30.0
-    """How long a login lasts, for the browser and for the node."""
+    """Days that a login lasts, for the browser and for the node."""
 
 
 @dataclass(kw_only=True)
 class MonitorConfig:
     """metrics.jsonl is always written. Where else measurements go never delays or stops the training."""
 
-    view: Annotated[str, one_of("auto", "live", "plain", "off")] = "auto"
+    view: Literal["auto", "live", "plain", "off"] = "auto"
     """auto: live on a terminal, plain lines elsewhere."""
     wandb: str = ""
     """[ENTITY/]PROJECT of Weights & Biases; empty: none. Without WANDB_API_KEY: to logs/wandb. Needs extra `wandb`."""
@@ -168,12 +147,12 @@ class MonitorConfig:
 class NodeConfig:
     """One node."""
 
-    role: Annotated[str, one_of("node", "proposer")] = "node"
+    role: Literal["node", "proposer"] = "node"
     """node: attempts, judges, learns, proposes. proposer: only proposes, for a swarm (`codezero propose`)."""
     seed: Annotated[int, Ge(0)] = 0
-    """Of problems and sampling; another one is another run."""
+    """Seed of problems and sampling; another one is another run."""
     environment: Any = "code"
-    """What is learned: `code`, a name that a plug-in has, module:attribute or file.py:attribute of a taskset, or a
+    """Task that is learned: `code`, a name that a plug-in has, module:attribute or file.py:attribute of a taskset, or a
     mapping with _target_ and its arguments. Its code runs with this node's rights. docs/environments.md"""
     run: RunConfig = field(default_factory=RunConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -188,7 +167,6 @@ class NodeConfig:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     weights: WeightsConfig = field(default_factory=WeightsConfig)
-    verifier: VerifierConfig = field(default_factory=VerifierConfig)
     swarm: SwarmConfig = field(default_factory=SwarmConfig)
     chain: ChainConfig = field(default_factory=ChainConfig)
     market: MarketConfig = field(default_factory=MarketConfig)
@@ -196,24 +174,3 @@ class NodeConfig:
     hub: HubConfig = field(default_factory=HubConfig)
     evals: EvalsConfig = field(default_factory=EvalsConfig)
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
-
-
-def check_bounds(config: NodeConfig) -> None:
-    """Raise ConfigError for the first setting outside its bounds or choices."""
-    from pydantic import ValidationError  # its import is a fifth of `status`, which is mostly given a folder alone
-
-    try:
-        _adapter().validate_python(dataclasses.asdict(config))
-    except ValidationError as error:
-        wrong = error.errors(include_url=False)[0]
-        key, context = ".".join(map(str, wrong["loc"])), wrong.get("ctx", {})
-        bounds = [f"{SIGNS[name]} {bound:g}" for name, bound in context.items() if name in SIGNS]
-        why = f"={wrong['input']} is out of bounds; it must be {bounds[0]}" if bounds else context["error"]
-        raise ConfigError(f"{key}{why}") from error
-
-
-@functools.cache
-def _adapter() -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(NodeConfig)

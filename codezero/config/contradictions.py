@@ -1,4 +1,4 @@
-"""What is at odds among the settings, and which of them name code of the user's own."""
+"""Settings that contradict each other, and those that name code of the user's own."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,15 +7,13 @@ from typing import Any, NamedTuple
 from codezero.config import RUN_NAME, NodeConfig
 from codezero.config.learning import is_own_rows, source_weights
 
-COLDEST = 0.01
-"""vLLM silently raises lower temperatures to this one."""
-CODE = "code"
-"""The environment that is no plug-in."""
+COLDEST = 0.01  # vLLM silently raises lower temperatures to this one
+CODE = "code"  # the environment that is no plug-in
+# groups of entry points, behind `codezero.`
 ENVIRONMENTS, JUDGES, REWARDS, LOSSES = "environments", "judges", "rewards", "losses"
-"""Groups of entry points, behind `codezero.`."""
 PLUGIN_KEYS = ("environment", "evaluator.object", "reward.function", "solver.loss_function")
+# these may name a function that returns rows
 SOURCE_KEYS = ("data.sources", "evals.sources", "evaluator.canaries_from")
-"""These may name a function that returns rows."""
 
 
 class PluginSlot(NamedTuple):
@@ -39,7 +37,7 @@ def plugins_of(config: NodeConfig) -> Iterator[PluginSlot]:
 
 
 def contradictions(config: NodeConfig) -> Iterator[str]:
-    """What is at odds with other settings, a line each."""
+    """Say what is at odds with other settings, a line each."""
     for section, settings in (("evaluator", config.evaluator), ("proposer", config.proposer)):
         url = settings.url
         if "@" in url.partition("://")[2].partition("/")[0]:  # before anything could show it
@@ -47,7 +45,7 @@ def contradictions(config: NodeConfig) -> Iterator[str]:
         endpoint = settings.kind not in ("local", "custom") and settings.model != "off"
         if endpoint and not url.startswith(("http://", "https://")):
             yield f"{section}.url='{url}' is no address; {section}.kind={settings.kind} needs http://HOST:PORT"
-    yield from _of_plugins(config)
+    yield from _of_plugins_and_roles(config)
     yield from _of_training(config)
     reward, run = config.reward, config.run
     if not reward.correctness + reward.structure + reward.adherence + reward.format > 0:
@@ -58,24 +56,11 @@ def contradictions(config: NodeConfig) -> Iterator[str]:
         yield f"evaluator.model=off leaves reward.mode={reward.mode} without a judge; name one, or set reward.mode=rlvr"
     taken = (Path(config.chain.directory), Path(config.login.directory))
     if run.name and (not RUN_NAME.fullmatch(run.name) or Path(run.directory, run.name) in taken):
-        yield (
-            f"run.name={run.name!r} cannot name a run; use one folder name of letters, digits, `.`, `_` and `-` that "
-            "is neither the chain's nor the login's (run.directory says where the folder lies)"
-        )
-    yield from _of_proposing(config)
+        form = "one folder name of letters, digits, `.`, `_` and `-` that is neither the chain's nor the login's"
+        yield f"run.name={run.name!r} cannot name a run; use {form} (run.directory says where the folder lies)"
 
 
-def _of_proposing(config: NodeConfig) -> Iterator[str]:
-    """A node that only proposes needs a model and a swarm."""
-    if config.role == "proposer":
-        if config.proposer.model == "off":
-            yield "role=proposer with proposer.model=off would do nothing; name a model"
-        if config.swarm.kind == "local":
-            yield "role=proposer needs a swarm to propose to; use `codezero propose`, or network=peer"
-
-
-def _of_plugins(config: NodeConfig) -> Iterator[str]:
-    """What is at odds here, a line each."""
+def _of_plugins_and_roles(config: NodeConfig) -> Iterator[str]:
     slots = (("evaluator.kind", config.evaluator.kind, "evaluator.object", config.evaluator.object),
              ("solver.loss", config.solver.loss, "solver.loss_function", config.solver.loss_function))  # fmt: skip
     for key, choice, slot, value in slots:
@@ -83,11 +68,13 @@ def _of_plugins(config: NodeConfig) -> Iterator[str]:
             yield f"{key}=custom needs code of your own; set {slot}=file.py:attribute"
         if choice != "custom" and value:
             yield f"{slot} is used with {key}=custom alone, and {key} is {choice}; set that, or drop {slot}"
+    if config.role == "proposer" and config.proposer.model == "off":
+        yield "role=proposer with proposer.model=off would do nothing; name a model"
+    if config.role == "proposer" and config.swarm.kind == "local":
+        yield "role=proposer needs a swarm to propose to; use `codezero propose`, or network=peer"
 
 
 def _of_training(config: NodeConfig) -> Iterator[str]:
-    """What is at odds here, a line each."""
-    yield from _of_verifier(config)
     ranks, rollout, model = config.trainer.ranks, config.rollout, config.model
     if ranks and model.train == "lora":
         yield "model.train=lora with trainer.ranks: the ranks shard all weights; set one of the two back"
@@ -99,8 +86,3 @@ def _of_training(config: NodeConfig) -> Iterator[str]:
             yield f"{what}; raise it, or set rollout.engine=little"
     if rollout.in_flight and not rollout.has_servers:
         yield "rollout.in_flight needs servers that decode while the trainer learns; set rollout.start=1, or drop it"
-
-
-def _of_verifier(config: NodeConfig) -> Iterator[str]:
-    if config.verifier.model != "off" and config.reward.mode != "rlvr":
-        yield "verifier.model needs executed rewards to learn from; set reward.mode=rlvr, or verifier.model=off"

@@ -2,16 +2,14 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Interval
 
-from codezero.config.learning import MAX_SOURCES, Checked, Plugin, check_commas, is_path, named, one_of
+from codezero.config.learning import MAX_SOURCES, Checked, Plugin, check_commas, is_path, named
 
-QUESTIONS = ("likelihood", "yes_no", "per_test", "output_match", "probe")
-"""What a judge can be asked."""
-EXAMS = ("synthetic", "mbpp_test")
-"""Sets of the exam that have a name; nothing is learned from them."""
+QUESTIONS = ("likelihood", "yes_no", "per_test", "output_match", "probe")  # kinds of judge prompts
+EXAMS = ("synthetic", "mbpp_test")  # sets of the exam that have a name; nothing is learned from them
 
 
 def _questions(names: list[str]) -> None:
@@ -40,7 +38,7 @@ def _package_names(names: list[str]) -> None:
 class EvaluatorConfig:
     """The frozen judge."""
 
-    kind: Annotated[str, one_of("local", "openai", "ollama", "custom")] = "local"
+    kind: Literal["local", "openai", "ollama", "custom"] = "local"
     """local: in this process. openai: an endpoint with log-probs (vLLM and others). ollama: its own interface. custom:
     `object`."""
     object: Plugin = ""
@@ -67,7 +65,7 @@ class EvaluatorConfig:
     """New canaries judged in each iteration, unmarked among the completions."""
     refit_every: Annotated[int, Ge(0)] = 50
     """Iterations between two calibrations; 0: only at the start."""
-    on_alarm: Annotated[str, one_of("tighten", "warn", "stop")] = "tighten"
+    on_alarm: Literal["tighten", "warn", "stop"] = "tighten"
     """When the policy exploits the judge. tighten: calibrate again at once, and stop when that does not help."""
     batch_rows: Annotated[int, Ge(1)] = 128
     """Prompts in one forward pass of the judge."""
@@ -81,7 +79,7 @@ class EvaluatorConfig:
 class AnswerConfig:
     """Which part of an attempt is its answer, wherever attempts are read."""
 
-    block: Annotated[str, one_of("only", "last", "best")] = "best"
+    block: Literal["only", "last", "best"] = "best"
     """only: the one python block. last: the last that defines the function. best: with helpers of others, or bare."""
 
 
@@ -89,7 +87,7 @@ class AnswerConfig:
 class RewardConfig:
     """Reward of a completion: cap * (weighted mean of the four parts)."""
 
-    mode: Annotated[str, one_of("judge", "rlvr", "hybrid")] = "judge"
+    mode: Literal["judge", "rlvr", "hybrid"] = "judge"
     """judge: nothing is executed. rlvr: the tests decide, run in a sandbox. hybrid: where that can tell."""
     executed: Annotated[float, Interval(gt=0, le=1)] = 1.0
     """With mode=hybrid: share of the attempts that are executed, by chance; the judge decides the others."""
@@ -118,7 +116,7 @@ class AuditConfig:
 
     share: Annotated[float, Interval(ge=0, le=1)] = 0.0
     """Share of the judged completions; 0: nothing is executed."""
-    sandbox: Annotated[str, one_of("auto", "monty", "bubblewrap")] = "auto"
+    sandbox: Literal["auto", "monty", "bubblewrap"] = "auto"
     """auto: the Monty interpreter; bubblewrap where Monty lacks a feature and the kernel allows it."""
     packages: Annotated[list[str], Checked(_package_names)] = field(default_factory=list[str])
     """Installed packages, such as numpy, that executed programs may import, with what they need; in bubblewrap only."""
@@ -137,7 +135,7 @@ class EvalsConfig:
     samples: Annotated[int, Interval(ge=1, le=256)] = 8
     """n: attempts at each held-out problem; at temperature 0, where all would be the same, there is one."""
     temperature: Annotated[float, Interval(ge=0, le=2)] = 1.0
-    """Of sampling the exam's attempts; 0: greedy, the likeliest token each time."""
+    """Temperature of sampling the exam's attempts; 0: greedy, the likeliest token each time."""
     seed: Annotated[int, Ge(0)] = 20_000
     """Chooses the held-out problems and the sampling noise; the same on every node, so that figures compare."""
 
@@ -159,16 +157,6 @@ class MarketConfig:
     enabled: bool = False
     """Report on others' attempts by itself, and have own ones reported on."""
     execute: bool = False
-    """Execute games' programs in the sandbox: for juries, own records, and games on what a call should return."""
-    confirm: bool = False
-    """Let a confirmed value take the place of a proposer's claim on this node; needs `execute`."""
-    open: Annotated[int, Interval(ge=0, le=8)] = 4
-    """Games opened in a round."""
+    """Settle games by executing their programs in the sandbox; without it the own judge settles them."""
     games: Annotated[int, Interval(ge=0, le=16)] = 16
     """Others' games of a round that are played."""
-    seconds: Annotated[float, Interval(gt=0, le=600)] = 2.0
-    """For judging and executing games, in one iteration."""
-    threshold: Annotated[float, Interval(ge=0.5, lt=1)] = 0.9
-    """Of both prices, from which a value may be confirmed."""
-    voters: Annotated[int, Interval(ge=3, le=64)] = 5
-    """Peers with a vote without whom nothing is confirmed."""

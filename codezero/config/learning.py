@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from annotated_types import Ge, Gt, Interval
 
@@ -14,14 +14,12 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
     from pydantic_core import CoreSchema
 
-EVERY_LINEAR = "all-linear"
-"""As a target of LoRA: every linear layer but the output head."""
+EVERY_LINEAR = "all-linear"  # as a target of LoRA: every linear layer but the output head
+# sources of problems that have a name
 DATA_SETS = ("synthetic", "mbpp", "mbpp_sanitized", "code_contests", "deepcoder")
-"""Sources of problems that have a name."""
 MAX_SOURCES = 16
 _OWN_ROWS = re.compile(r"(.+\.py|[^\W\d]\w*(\.[^\W\d]\w*)+):[^\W\d]\w*")
-LOW, HIGH = 0.3, 0.7
-"""The band of success in which a level teaches: that of proposals is kept in it."""
+LOW, HIGH = 0.3, 0.7  # the band of success in which a level teaches: that of proposals is kept in it
 
 
 def measured_level(success: float) -> int:
@@ -46,16 +44,6 @@ class Checked:
         return no_info_after_validator_function(checked, handler(source))
 
 
-def one_of(*choices: str) -> Checked:
-    """A text that is one of these. Not a Literal, which OmegaConf knows only from 2.4 on."""
-
-    def check(value: str) -> None:
-        if value not in choices:
-            raise ValueError(f"={value} is unknown; choose one of: {', '.join(choices)}")
-
-    return Checked(check)
-
-
 def _plugin(spec: object) -> None:
     if isinstance(spec, dict):
         entries = cast("dict[str, object]", spec)
@@ -67,12 +55,12 @@ def _plugin(spec: object) -> None:
         raise ValueError(f"={spec} names nothing; write package.module:attribute, file.py:attribute or a mapping")
 
 
+# names code of the user's own, which `plugins.load_object` loads; empty: none
 Plugin = Annotated[Any, Checked(_plugin)]
-"""Names code of the user's own, which `plugins.load_object` loads; empty: none."""
 
 
 def named(spec: str | Mapping[str, Any]) -> str:
-    """What a plug-in's setting names, without its arguments."""
+    """Name that a plug-in's setting gives, without its arguments."""
     return spec if isinstance(spec, str) else str(spec["_target_"])
 
 
@@ -131,18 +119,18 @@ class ModelConfig:
     """`nano` (embedded), a directory, a Hugging Face id, or `auto`: by the memory of the device, once for each run."""
     profile: str = ""
     """Which of `configs/profile/` describes this hardware. `auto`: the largest that fits, once for each run."""
-    device: Annotated[str, one_of("auto", "cpu", "cuda", "mps")] = "auto"
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """auto: CUDA, then MPS, then the CPU. CPU_ONLY=1 in the environment comes before it."""
-    precision: Annotated[str, one_of("auto", "float32", "bfloat16", "float16")] = "auto"
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto: bfloat16 on CUDA cards that compute in it, and on CPUs that do for models stored in it; float32 elsewhere.
     Weights that learn are float32 throughout."""
     threads: Annotated[int, Ge(0)] = 0
     """CPU threads of torch; 0: one for a tiny solver, else torch's own choice."""
-    thinking: Annotated[str, one_of("auto", "on", "off")] = "auto"
+    thinking: Literal["auto", "on", "off"] = "auto"
     """Does the solver think before it answers? For models whose chat template asks; auto: as the template has it."""
-    train: Annotated[str, one_of("full", "lora")] = "full"
+    train: Literal["full", "lora"] = "full"
     """full: every weight. lora: an adapter of low rank beside frozen weights, for a fraction of the memory."""
-    quantize: Annotated[str, one_of("none", "nf4")] = "none"
+    quantize: Literal["none", "nf4"] = "none"
     """nf4: the linear layers of all that is frozen (an adapter's base, judge, proposer) in 4 bits. Extra `bnb`."""
     lora_rank: Annotated[int, Interval(ge=1, le=1024)] = 16
     """Rank of the adapter."""
@@ -150,11 +138,11 @@ class ModelConfig:
     """The adapter's output is multiplied by alpha / rank."""
     lora_targets: list[str] = field(default_factory=lambda: [EVERY_LINEAR])
     """Names of the linear layers that get one, for example [q_proj,v_proj]; `all-linear`: all but the output head."""
-    activation_checkpointing: Annotated[str, one_of("auto", "on", "off")] = "auto"
+    activation_checkpointing: Literal["auto", "on", "off"] = "auto"
     """Compute activations twice instead of keeping them; auto: from 200 million parameters on."""
     memory_share: Annotated[float, Interval(gt=0, le=1)] = 1.0
     """Share of the device's memory that this node may use: several nodes on one device share it."""
-    preflight: Annotated[str, one_of("refuse", "warn")] = "refuse"
+    preflight: Literal["refuse", "warn"] = "refuse"
     """When the estimated memory exceeds what there is."""
 
 
@@ -171,23 +159,23 @@ class SolverConfig:
     max_prompt_tokens: Annotated[int, Interval(ge=16, le=131072)] = 256
     """Problems with a longer prompt are left out."""
     temperature: Annotated[float, Interval(gt=0, le=2)] = 1.0
-    """Of sampling attempts; the exam has its own."""
+    """Temperature of sampling attempts; the exam has its own."""
     learning_rate: Annotated[float, Interval(gt=0, le=0.1)] = 5e-4
-    """Of AdamW, at the first step."""
+    """AdamW's learning rate at the first step."""
     settle_steps: Annotated[int, Ge(0)] = 0
     """The learning rate falls as 1 / (1 + steps / settle_steps), so that the policy settles; 0: it stays."""
     minibatches: Annotated[int, Interval(ge=1, le=64)] = 2
     """Optimiser steps for each iteration's rows."""
     micro_batch_rows: Annotated[int, Ge(1)] = 64
     """Rows in one forward pass; bounds memory, not the gradient."""
-    optimizer: Annotated[str, one_of("adamw", "adamw_8bit")] = "adamw"
+    optimizer: Literal["adamw", "adamw_8bit"] = "adamw"
     """adamw_8bit: its two moments in one byte each instead of four; needs the extra `bnb`."""
     betas: Annotated[list[float], Checked(_betas)] = field(default_factory=lambda: [0.9, 0.99])
-    """Of the optimiser's running means of gradient and square. The second forgets in a hundred steps: rewards come and
+    """Decay of the optimiser's means of gradient and square. The second forgets in a hundred steps: rewards come and
     go faster than in pre-training."""
     weight_decay: Annotated[float, Interval(ge=0, le=1)] = 0.0
     """Share of each weight that an optimiser step takes away, times the learning rate."""
-    loss: Annotated[str, one_of("dapo", "custom")] = "dapo"
+    loss: Literal["dapo", "custom"] = "dapo"
     """dapo: clipped, in the mean over all tokens. custom: `loss_function`."""
     loss_function: Plugin = ""
     """Own code: `solver.loss.LossInputs` -> its mean loss. Every policy learns by it that learns as the solver does."""
@@ -195,7 +183,7 @@ class SolverConfig:
     """The probability ratio is clipped below 1 - clip_low."""
     clip_high: Annotated[float, Interval(gt=0, le=10)] = 0.28
     """The probability ratio is clipped above 1 + clip_high."""
-    scale_rewards: Annotated[str, one_of("none", "group", "mean")] = "none"
+    scale_rewards: Literal["none", "group", "mean"] = "none"
     """Advantages are divided by the group's standard deviation (group) or mean reward (mean: rare successes count)."""
     batch_norm: bool = False
     """Are the own rows' advantages then centred and scaled over all their tokens? Long wrong attempts move the zero."""
@@ -205,7 +193,7 @@ class SolverConfig:
     """Largest gradient norm."""
     refill: Annotated[float, Interval(ge=1, le=8)] = 2.0
     """Most groups sampled in an iteration, in its batches, to replace those without spread; 1: none is replaced."""
-    stale: Annotated[str, one_of("tis", "m2po")] = "tis"
+    stale: Literal["tis", "m2po"] = "tis"
     """Importance weights of an earlier policy's tokens, where attempts are made ahead. tis: the ratio, at most 2. m2po:
     without those furthest off, as AstraFlow reads it."""
 
@@ -214,7 +202,7 @@ class SolverConfig:
 class ExternalConfig:
     """Learning from peer rollouts, which the own judge scores again."""
 
-    policy: Annotated[str, one_of("positives", "sapo", "off")] = "positives"
+    policy: Literal["positives", "sapo", "off"] = "positives"
     """positives: learn from completions above their group's mean. sapo: from those below it too. off: from none."""
     gate: bool = True
     """Learn from a peer only while the own judge scores its completions at least as high as own ones?"""
@@ -228,7 +216,7 @@ class ExternalConfig:
 class ProposerConfig:
     """Who writes new problems."""
 
-    kind: Annotated[str, one_of("local", "openai")] = "local"
+    kind: Literal["local", "openai"] = "local"
     """local: in this process. openai: an OpenAI-compatible endpoint (vLLM and others), constrained where it can be."""
     model: str = "nano"
     """`nano` (embedded), a directory, a Hugging Face id, or `off`; for an endpoint the name it serves."""
@@ -247,7 +235,7 @@ class ProposerConfig:
     max_new_tokens: Annotated[int, Interval(ge=16, le=8192)] = 256
     """Most tokens of a proposal."""
     temperature: Annotated[float, Interval(gt=0, le=2)] = 1.0
-    """Of sampling proposals."""
+    """Temperature of sampling proposals."""
     attempts: Annotated[int, Interval(ge=1, le=16)] = 2
     """Tries for one problem before it is left out this time."""
     vetting: Annotated[int, Interval(ge=0, le=64)] = 4
@@ -267,4 +255,4 @@ class DataConfig:
     or to a folder of such. NAME@REVISION: another commit of a set. Where no set can be read, synthetic ones stand in.
     package.module:function or file.py:function: own code that returns such rows, the same ones each time."""
     wait_seconds: Annotated[float, Interval(gt=0, le=600)] = 10.0
-    """How long an iteration waits for rows from the hub; when they do not come, other sources stand in."""
+    """Seconds that an iteration waits for rows from the hub; when they do not come, other sources stand in."""

@@ -5,12 +5,14 @@ The hub that the policy is pushed to, and the addresses that other sections chec
 
 import re
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Literal
 
 from annotated_types import Interval
 
-from codezero.config.learning import Checked, one_of
+from codezero.config.learning import Checked
 
+HUB_TOKEN = "HF_TOKEN"  # environment variable
+LOGIN_TOKEN = "node.token"  # in login.directory: opens the page's routes for the node
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 
 
@@ -57,24 +59,29 @@ class TrainerConfig:
     ranks: Annotated[int, Interval(ge=0, le=64)] = 0
     """Processes, one a card; 0: this process trains, and holds the whole policy."""
     cards: list[str] = field(default_factory=list[str])
-    """Of each rank; empty: the last visible ones. Without a card the ranks share the CPU."""
+    """Card of each rank; empty: the last visible ones. Without a card the ranks share the CPU."""
     tokens_per_pass: Annotated[int, Interval(ge=16, le=1 << 20)] = 16384
     """Most tokens, padding included, that a rank computes at once; half as many after it ran out of memory."""
 
 
 @dataclass(kw_only=True)
-class ServersConfig:
-    """Servers that decode a policy's attempts while its trainer learns."""
+class RolloutConfig:
+    """Servers that decode the solver's attempts while its trainer learns."""
 
     start: Annotated[int, Interval(ge=0, le=64)] = 0
     """Servers that this node starts, one a card; 0: none."""
     servers: Annotated[list[str], Checked(_addresses)] = field(default_factory=list[str])
     """Addresses of servers on other machines, as `codezero rollout-host` prints them; CODEZERO_ROLLOUT_TOKEN opens
     them."""
-    engine: Annotated[str, one_of("little", "vllm")] = "little"
+    engine: Literal["little", "vllm"] = "little"
     """little: this package's own decoder. vllm: a vLLM server; needs the extra `vllm`."""
     cards: list[str] = field(default_factory=list[str])
-    """Of each server; empty: the first visible ones. Without a card the servers share the CPU."""
+    """Card of each server; empty: the first visible ones. Without a card the servers share the CPU."""
+
+    in_flight: Annotated[int, Interval(ge=0, le=4096)] = 0
+    """Attempts under way while the trainer learns; 0: an iteration samples first and learns then."""
+    max_staleness: Annotated[int, Interval(ge=0, le=1000)] = 4
+    """With `in_flight`: versions of the policy between an attempt's first token and its use; older ones are dropped."""
 
     @property
     def has_servers(self) -> bool:
@@ -82,25 +89,11 @@ class ServersConfig:
 
 
 @dataclass(kw_only=True)
-class RolloutConfig(ServersConfig):
-    """Those of the solver."""
-
-    in_flight: Annotated[int, Interval(ge=0, le=4096)] = 0
-    """Attempts under way while the trainer learns; 0: an iteration samples first and learns then."""
-    max_staleness: Annotated[int, Interval(ge=0, le=1000)] = 4
-    """With `in_flight`: versions of the policy between an attempt's first token and its use; older ones are dropped."""
-
-
-@dataclass(kw_only=True)
 class WeightsConfig:
-    """How versions of the policy reach those who decode. The run's folder `weights` holds them."""
+    """Versions of the policy on their way to those who decode. The run's folder `weights` holds them."""
 
-    transfer: Annotated[str, one_of("full", "delta")] = "delta"
+    transfer: Literal["full", "delta"] = "delta"
     """full: all weights of each version. delta: those that changed, bit for bit the same."""
-    check_every: Annotated[int, Interval(ge=1, le=1000)] = 10
-    """Versions from one whose content is compared to the next."""
-    keep: Annotated[int, Interval(ge=1, le=100)] = 2
-    """Whole versions that stay, with all deltas behind the oldest."""
     listen: Annotated[str, Checked(_listen)] = ""
     """HOST:PORT at which they are served to `codezero rollout-host`; empty: nowhere. Other hosts than loopback need
     CODEZERO_ROLLOUT_TOKEN."""
@@ -117,27 +110,5 @@ class HubConfig:
     private: bool = True
     """May only its owner read it? A repository that is public already is then refused, not written to."""
     token_file: str = ""
-    """File that nobody else may read, with a token that may write there; empty: see the next."""
-    token_variable: str = "HF_TOKEN"
-    """Environment variable with the token. Tokens that the hub's own tools saved are neither read nor changed."""
-
-
-@dataclass(kw_only=True)
-class VerifierConfig:
-    """A second policy that writes test cases for each attempt of the solver, and learns as the solver does."""
-
-    model: str = "off"
-    """`nano-tests` (embedded), a directory, a Hugging Face id, or `off`. Needs reward.mode=rlvr."""
-    cases: Annotated[int, Interval(ge=1, le=16)] = 2
-    """For each attempt; who fails one is attempted again."""
-    reward: Annotated[str, one_of("astra", "margin", "off")] = "margin"
-    """Of the cases; off: the verifier does not learn. astra: 1 if the reference passes them, and 1 if the last attempt
-    is right. margin: if the reference passes them, the share of the group's wrong attempts that do not."""
-    thinking: Annotated[str, one_of("auto", "on", "off")] = "auto"
-    """As model.thinking."""
-    max_new_tokens: Annotated[int, Interval(ge=16, le=32768)] = 128
-    """Most tokens of the cases for one attempt."""
-    trainer: TrainerConfig = field(default_factory=TrainerConfig)
-    rollout: ServersConfig = field(default_factory=ServersConfig)
-    listen: Annotated[str, Checked(_listen)] = ""
-    """As weights.listen, for the verifier's versions."""
+    """File that nobody else may read, with a token that may write there; empty: the variable HF_TOKEN has it. Tokens
+    that the hub's own tools saved are neither read nor changed."""

@@ -6,23 +6,23 @@ It is the one whose problems travel whole: they are written by models and people
 from random import Random
 
 from codezero.code.assertions import examples
+from codezero.environment import Environment
 from codezero.problems.filters import CURATED, PROPOSED, inspect
-from codezero.problems.synthetic.programs import is_held_out, parse_question
-from codezero.problems.synthetic.tasks import held_out, make_task
+from codezero.problems.synthetic.tasks import held_out, is_held_out, make_task, parse_question
 from codezero.types import Problem, Source, Standing, Style
 
 
-class CodeEnvironment:
-    """Implements `environment.Environment`."""
+class CodeEnvironment(Environment):
+    """Problems of Python code."""
 
     name, digest = "code", ""
 
     def generate(self, origin: str) -> Problem:
-        """Of the embedded family."""
+        """Problem of the embedded family."""
         return make_task(Random(origin)).problem
 
-    def prompt(self, problem: Problem, feedback: str = "") -> str:
-        return solver_prompt(problem, feedback)
+    def prompt(self, problem: Problem) -> str:
+        return solver_prompt(problem)
 
     def fault(self, problem: Problem) -> tuple[str, str] | None:
         """By rules that are bounded before anything is parsed; nothing is run."""
@@ -37,15 +37,15 @@ class CodeEnvironment:
         return held_out(count, seed)
 
 
-def solver_prompt(problem: Problem, feedback: str = "") -> str:
+def solver_prompt(problem: Problem) -> str:
     """The question, then the form of the answer (which the embedded solver's template drops).
 
-    Expected values of a test that a proposer only claims are not shown. feedback: on an attempt before this one.
+    Expected values of a test that a proposer only claims are not shown.
     """
     program = "with the whole program, which reads stdin and writes stdout,"
     wanted = program if problem.style is Style.STDIO else f"that defines {problem.entry_point}"
     example = "" if problem.standing is Standing.CLAIMED else _example(problem)
-    return f"{problem.question}\n\nANSWER FORMAT: one ```python block {wanted} and nothing after it.{example}{feedback}"
+    return f"{problem.question}\n\nANSWER FORMAT: one ```python block {wanted} and nothing after it.{example}"
 
 
 def _example(problem: Problem) -> str:

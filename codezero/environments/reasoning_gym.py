@@ -18,9 +18,10 @@ from typing import Any, cast
 from codezero.environments.tasks import Task
 from codezero.errors import ConfigError
 
+# what the embedded solver was taught
 DEFAULT_TASKS = ("family_relationships", "leg_counting", "spell_backward", "syllogism")
-"""What the embedded solver was taught."""
 SOLVER = "nano-gym"
+# why, and which; found with 0.1.25
 REFUSED = {
     "it runs answers as Python": "binary_matrix countdown intermediate_integration n_queens polynomial_multiplication "
     "puzzle24 simple_integration spiral_matrix string_insertion",
@@ -31,9 +32,7 @@ REFUSED = {
     "word_ladder zebra_puzzles",
     "its levels are not valid settings of its own": "caesar_cipher composite knight_swap survo",
 }
-"""Why, and which; found with 0.1.25."""
-LONGEST = 4_000
-"""Characters of an answer; a longer one is wrong."""
+LONGEST = 4_000  # characters of an answer; a longer one is wrong
 ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 

@@ -12,46 +12,38 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Annotated, Protocol
-
-import msgspec
+from typing import Protocol
 
 from codezero.environment import ScoredEnvironment
 from codezero.errors import ConfigError, EvaluatorError, ProblemError, translated
-from codezero.plugins import blamed
+from codezero.system.plugins import blamed
 from codezero.system.signals import within_cpu
-from codezero.system.state import StateFile
-from codezero.types import Item, Metrics, Problem, ScoredGroup, is_exam_question, problem_id
+from codezero.types import Item, Problem, is_exam_question, problem_id
 
 NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 LEVELS = (1, 2, 3, 4, 5)
-LEAST, MOST = 8, 2**31
-"""Indices of a level."""
-SECONDS = 5.0
-"""Of computing, for one task or score: a stranger chooses the place, and may write the answer."""
-MAX_QUESTION = 16_384
-"""Characters."""
-SAMPLES = 2
-"""Tasks of each level that the digest is of."""
-TRIES = 200
-"""Places in a row that are looked at for a problem of the side that is wanted."""
+LEAST, MOST = 8, 2**31  # indices of a level
+SECONDS = 5.0  # of computing, for one task or score: a stranger chooses the place, and may write the answer
+MAX_QUESTION = 16_384  # characters
+SAMPLES = 2  # tasks of each level that the digest is of
+TRIES = 200  # places in a row that are looked at for a problem of the side that is wanted
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is asked, and what its taskset needs to score an answer."""
+    """A question, and what its taskset needs to score an answer."""
 
     question: str
     answer: object = None
 
 
 class Taskset(Protocol):
-    """What a user writes. `levels` (of 1..5) and `size` (indices of a level) may be left out: all, and 2^31; so may
+    """A user's taskset. `levels` (of 1..5) and `size` (indices of a level) may be left out: all, and 2^31; so may
     `solver`, the model that learns where the settings name none."""
 
     name: str
+    # another one whenever a task or a score changes: nodes of different versions do not believe each other
     version: str
-    """Another one whenever a task or a score changes: nodes of different versions do not believe each other."""
 
     def task(self, level: int, index: int) -> Task:
         """The same on every machine and in every process: draw from `random.Random(f"{level} {index}")`."""
@@ -62,8 +54,8 @@ class Taskset(Protocol):
         ...
 
 
-class TaskEnvironment:
-    """Implements `environment.ScoredEnvironment` with a taskset. Raises ConfigError for one that cannot be used."""
+class TaskEnvironment(ScoredEnvironment):
+    """The problems and scores of a taskset. Raises ConfigError for one that cannot be used."""
 
     def __init__(self, tasks: Taskset) -> None:
         self._tasks, self.name = tasks, str(tasks.name)
@@ -92,8 +84,8 @@ class TaskEnvironment:
             raise ProblemError(f"environment {self.name}: nothing to learn from at level {near}")
         return problem
 
-    def prompt(self, problem: Problem, feedback: str = "") -> str:
-        return problem.question + feedback
+    def prompt(self, problem: Problem) -> str:
+        return problem.question
 
     def fault(self, problem: Problem) -> tuple[str, str] | None:
         """A problem of this environment has none: it was derived here."""
@@ -141,15 +133,8 @@ class TaskEnvironment:
 
     def _problem(self, level: int, index: int) -> Problem:
         question = self._task(level, index).question
-        return Problem(
-            id=problem_id(question, (self.name, self.digest)),
-            question=question,
-            tests=(),
-            entry_point="",
-            source=self.name,
-            level=level if len(self._levels) > 1 else None,
-            item=Item(self.name, self.digest, level, index),
-        )
+        key, item = problem_id(question, (self.name, self.digest)), Item(self.name, self.digest, level, index)
+        return Problem(key, question, (), "", self.name, level=level if len(self._levels) > 1 else None, item=item)
 
     def _read(self, level: int, index: int) -> Task:
         what = f"environment {self.name}: item {index} of level {level}"
@@ -159,27 +144,3 @@ class TaskEnvironment:
             size = f"{len(task.question)} characters, not 1 to {MAX_QUESTION}"
             raise ProblemError(f"environment {self.name}: the question of item {index} of level {level} has {size}")
         return task
-
-
-class _Derived(msgspec.Struct, forbid_unknown_fields=True):
-    written: Annotated[int, msgspec.Meta(ge=0)]
-
-
-class DerivedProposer(StateFile[_Derived], file="derived.json", schema=_Derived):
-    """Implements `protocols.Proposer` without a model: the next places of the levels that are asked for."""
-
-    def __init__(self, environment: ScoredEnvironment, *, peer_id: str, seed: int) -> None:
-        self._environment, self._origin = environment, f"proposer {seed} {peer_id}"
-        self.memory = _Derived(0)
-
-    def propose(self, levels: Sequence[int]) -> list[Problem]:
-        """One for each level."""
-        first, self.memory.written = self.memory.written, self.memory.written + len(levels)
-        return [self._environment.drawn(level, f"{self._origin} {first + at}") for at, level in enumerate(levels)]
-
-    def check(self, scored: Sequence[ScoredGroup]) -> None:
-        """There is nothing to count: an environment's scores are exact."""
-
-    def metrics(self) -> Metrics:
-        """Since the first iteration of the run."""
-        return {"proposer/derived": self.memory.written}

@@ -15,10 +15,9 @@ from verifiers.v1.utils.loaders import taskset_class, taskset_config_type
 
 from codezero.environments.tasks import Task
 from codezero.errors import ConfigError
-from codezero.plugins import blamed
+from codezero.system.plugins import blamed
 
-MOST_TASKS = 100_000
-"""Of a taskset; what follows is left out."""
+MOST_TASKS = 100_000  # of a taskset; what follows is left out
 
 
 class VerifiersTasks:
@@ -36,8 +35,10 @@ class VerifiersTasks:
             self._config = taskset_config_type(taskset)(id=taskset, **options)
             loaded = taskset_class(taskset)(self._config)
             self._tasks = list(islice(loaded, MOST_TASKS))
-        if asks := [type(task).__name__ for task in self._tasks if _needs_more(task)]:
-            raise ConfigError(f"environment: {taskset} has tasks that need a container, tools or a judge: {asks[0]}")
+        for task in self._tasks:
+            if task.NEEDS_CONTAINER or task.toolsets(task.config) or task.plugged_judges():
+                what = f"a container, tools or a judge: {type(task).__name__}"
+                raise ConfigError(f"environment: {taskset} has tasks that need {what}")
         self.size, self.version = len(self._tasks), f"verifiers {__version__}, {self._config.model_dump_json()}"
 
     def task(self, level: int, index: int) -> Task:
@@ -52,10 +53,6 @@ class VerifiersTasks:
         known = [reward for reward in trace.rewards.values() if reward is not None]
         weight = sum(reward.weight for reward in known if reward.weight > 0)
         return min(1.0, max(0.0, sum(reward.value for reward in known) / weight)) if weight else None
-
-
-def _needs_more(task: Any) -> bool:
-    return bool(task.NEEDS_CONTAINER or task.toolsets(task.config) or task.plugged_judges())
 
 
 def _answered(task: Any, answer: str) -> Any:

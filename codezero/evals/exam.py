@@ -16,29 +16,22 @@ from codezero.errors import ProblemError
 from codezero.evals.figures import pass_at_k
 from codezero.evals.grading import Grader, judged_group
 from codezero.evals.task import EvalTask
-from codezero.protocols import Evaluator, GroupSampler
+from codezero.evaluator.base import Evaluator
+from codezero.models.base import GroupSampler
 from codezero.stats import bounded_interval
 from codezero.types import Completion, Metrics, mean
-
-LEVELS = (1, 2, 3, 4, 5)
-MOST_PACKED = 500
-"""Problems: two characters each of the 1,000 that a text in metrics.jsonl may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """Attempts at an exam, and what executing them said."""
-
-    attempts: list[list[Completion]]
-    """[tasks, samples]"""
-    passed: list[list[bool | None]]
-    """[tasks, samples]; None: undecided."""
+    attempts: list[list[Completion]]  # [tasks, samples]
+    passed: list[list[bool | None]]  # [tasks, samples]; None: undecided
     control: Metrics
 
 
 @dataclass(slots=True)
 class HeldOutExam:
-    """Implements `protocols.Exam` on fixed tasks with fixed sampling noise, so that exams compare.
+    """The exam on fixed tasks with fixed sampling noise, so that exams compare.
 
     `control`: tasks of the embedded family, beside those of a real set: they tell a change of the model from one of
     the set. Raises ProblemError when there is no task.
@@ -46,21 +39,15 @@ class HeldOutExam:
 
     settings: EvalsConfig
     solver: SolverConfig
-    name: str
-    """Of the set, its size and its digest; figures under another name do not compare."""
+    name: str  # of the set, its size and its digest; figures under another name do not compare
     tasks: Sequence[EvalTask]
     control: Sequence[EvalTask]
     sampler: GroupSampler
-    grader: Grader
-    """Whose sandbox is nobody else's: a thread of this may be using it."""
-    evaluator: Evaluator | None
-    """The judge that is held against execution; None: there is none."""
-    block: str = "best"
-    """How the judge is shown an answer; see `answer.BLOCKS`."""
-    pool: Executor | None = None
-    """Attempts and executes beside training, for a `sampler` of any thread; None: training waits."""
-    _begun: tuple[int, float] | None = None
-    """The iteration, and the time in seconds."""
+    grader: Grader  # whose sandbox is nobody else's: a thread of this may be using it
+    evaluator: Evaluator | None  # the judge that is held against execution; None: there is none
+    block: str = "best"  # how the judge is shown an answer; see `answer.BLOCKS`
+    pool: Executor | None = None  # attempts beside training, for a `sampler` of any thread; None: training waits
+    _begun: tuple[int, float] | None = None  # the iteration, and the time in seconds
     _under_way: Future[Executed] | None = None
 
     def __post_init__(self) -> None:
@@ -76,13 +63,15 @@ class HeldOutExam:
         return every > 0 and (iteration % every == 0 or iteration in (every // 5, 2 * (every // 5)))
 
     def begin(self, iteration: int) -> None:
-        """See `protocols.Exam`."""
         if self._begun is None:
             self._begun = iteration, time.monotonic()
             self._under_way = self.pool.submit(self._execute) if self.pool else None
 
     def results(self, *, wait: bool) -> Metrics:
-        """`eval/...` and `judge/...`; see `protocols.Exam`. Raises SandboxError, RolloutError and EvaluatorError."""
+        """`eval/...` and `judge/...` of an exam that has ended, once; empty where none has.
+
+        wait: for the one that is under way. Raises SandboxError, RolloutError and EvaluatorError.
+        """
         begun, under_way = self._begun, self._under_way
         if begun is None or (under_way and not (wait or under_way.done())):
             return {}
@@ -110,7 +99,6 @@ class HeldOutExam:
         return Executed(attempts, passed, control)
 
     def _judged(self, evaluator: Evaluator, executed: Executed) -> Metrics:
-        """`judge/...` over the attempts that both could decide."""
         groups = [
             judged_group(task, tried, [read_answer(each.text, task.defines, self.block).code for each in tried])
             for task, tried in zip(self.tasks, executed.attempts, strict=True)
@@ -158,7 +146,7 @@ def executed_metrics(
     by_task = list(zip(tasks, decided, strict=True))
     return measured | {
         f"eval/level_{level}": mean(fmean(row) for task, row in by_task if row and task.level == level)
-        for level in LEVELS
+        for level in range(1, 6)
     }
 
 
@@ -171,6 +159,6 @@ def distinct_solutions(executed: Executed) -> float | None:
 
 def packed_shares(shares: Sequence[float | None]) -> str:
     """A byte of each share, in hex: 254ths, or ff where there is none. Empty: more than a row of metrics holds."""
-    if len(shares) > MOST_PACKED:
+    if len(shares) > 500:  # two characters each of the 1,000 that a text in metrics.jsonl may have
         return ""
     return bytes(255 if share is None else round(254 * share) for share in shares).hex()

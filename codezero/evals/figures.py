@@ -42,8 +42,7 @@ def paired_bootstrap(a_P: Sequence[float], b_P: Sequence[float], *, seed: int) -
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
     task: str
-    passed: tuple[bool | None, ...]
-    """[samples]"""
+    passed: tuple[bool | None, ...]  # [samples]
 
     @property
     def decided(self) -> tuple[bool, ...]:
@@ -52,26 +51,18 @@ class TaskOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    name: str
-    """`average@8`, `pass@1`."""
-    label: str
-    """executed or judged."""
+    name: str  # `average@8`, `pass@1`
+    label: str  # executed or judged
     value: float
     low: float
-    high: float
-    """95 % interval, resampled over problems."""
-    problems: int
-    """With enough decided attempts for it."""
+    high: float  # 95 % interval, resampled over problems
+    problems: int  # with enough decided attempts for it
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
-    """What the attempts follow from."""
-
     set: str
-    tasks: str
-    """Digest of what the set is read from."""
-    model: str
-    """Digest of the policy."""
+    tasks: str  # digest of what the set is read from
+    model: str  # digest of the policy
     max_new_tokens: int
     temperature: float
     seed: int
@@ -85,35 +76,25 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
 class Result(Choices, frozen=True, kw_only=True):
     policy: str
     label: str
-    by: str
-    """Who graded the attempts."""
-    samples: int
-    """Attempts at each problem."""
+    by: str  # who graded the attempts
+    samples: int  # attempts at each problem
     problems: int
-    first: int = 1
-    """Number of the first problem, where not all of the set were asked."""
-    of: int = 0
-    """Problems of the set that can be asked."""
-    skipped_rows: int = 0
-    """Which cannot, by --skip-bad."""
+    first: int = 1  # number of the first problem, where not all of the set were asked
+    of: int = 0  # problems of the set that can be asked
+    skipped_rows: int = 0  # which cannot, by --skip-bad
     figures: list[Figure]
-    rule: str
-    """What an answer need not import, and how output is compared."""
-    undecidable: dict[str, str] = {}
-    """Tasks whose tests no attempt could be decided by, and why; none of theirs was executed."""
-    undecided_share: float
-    """Of the attempts: those that could not be told, which no figure counts."""
-    truncated_share: float
-    """Of the attempts: those that reached max_new_tokens."""
+    rule: str  # what an answer need not import, and how output is compared
+    undecidable: dict[str, str] = {}  # tasks whose tests can decide no attempt, and why; none of theirs was executed
+    undecided_share: float  # of the attempts: those that could not be told, which no figure counts
+    truncated_share: float  # of the attempts: those that reached max_new_tokens
     without_code_share: float
-    undecided: dict[str, int] = {}
-    """The most frequent reasons why, and how often."""
+    undecided: dict[str, int] = {}  # the most frequent reasons why, and how often
     kept_in: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much B is ahead of A, over the problems that both have decided attempts at."""
+    """B's lead over A, over the problems that both have decided attempts at."""
 
     name: str
     label: str
@@ -121,10 +102,8 @@ class Difference:
     b: float
     difference: float
     low: float
-    high: float
-    """95 % interval of the difference, resampled over problems in pairs."""
-    p: float
-    """Two-sided."""
+    high: float  # 95 % interval of the difference, resampled over problems in pairs
+    p: float  # two-sided
     problems: int
 
 
@@ -164,13 +143,11 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Of one policy, or of two and their difference."""
-
     results: list[Result]
     difference: Difference | None = None
 
     def as_object(self) -> object:
-        """Of one policy its result, of two `a`, `b` and `difference`."""
+        """The result of one policy; `a`, `b` and `difference` of two."""
         if len(self.results) == 1:
             return self.results[0]
         a, b = self.results

@@ -12,33 +12,27 @@ from codezero.code.answer import read_answer
 from codezero.code.assertions import MAX_CASE
 from codezero.code.parsing import fence
 from codezero.evals.task import EvalTask, jobs, program
-from codezero.protocols import Evaluator
+from codezero.evaluator.base import Evaluator
 from codezero.sandbox.base import ALL_HOLD, TRUTH, Execution, Outcome, Sandbox, failed, unknown
 from codezero.types import BELIEF, Completion, Problem, RolloutGroup, Source, problem_id
 
 EXECUTED, JUDGED, SCORED = "executed", "judged", "scored"
-ATTEMPT_SECONDS = 120.0
-"""For all the tests of one attempt, by the clock; what has not failed by then is undecided."""
-JUDGED_TESTS, JUDGED_CHARACTERS = 64, 64 * 1024
-"""Of a task, shown to the judge; the first that fit."""
-EXAMINED = "exam"
-"""Peer id of the rollout groups of an exam: they belong to no peer and are never published."""
+ATTEMPT_SECONDS = 120.0  # for all the tests of one attempt, by the clock; what has not failed by then is undecided
+JUDGED_TESTS, JUDGED_CHARACTERS = 64, 64 * 1024  # of a task, shown to the judge; the first that fit
+EXAMINED = "exam"  # peer id of the rollout groups of an exam: they belong to no peer and are never published
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
     passed: bool | None
-    reason: str = ""
-    """Why not True, in a phrase."""
+    reason: str = ""  # why not True, in a phrase
     without_code: bool = False
-    cheats: bool = False
-    """It passes tests that must fail."""
-    unguarded: bool = False
-    """It passes a test that has no condition to find a cheat by."""
+    cheats: bool = False  # it passes tests that must fail
+    unguarded: bool = False  # it passes a test that has no condition to find a cheat by
 
 
 class SandboxGrader:
-    """By running it. An attempt passes when every test of its task holds."""
+    """Grades by running. An attempt passes when every test of its task holds."""
 
     label = EXECUTED
 
@@ -50,7 +44,7 @@ class SandboxGrader:
         return self._sandbox.each(lambda pair: self._grade(*pair), zip(tasks, attempts, strict=True))
 
     def refusals(self, tasks: Iterable[EvalTask]) -> dict[str, str]:
-        """Of tasks whose tests no attempt can be decided by, why, by their names."""
+        """Name the tasks whose tests can decide no attempt, and why."""
         reasons = {task.name: self._refusal(task) for task in tasks}
         return {name: reason for name, reason in reasons.items() if reason}
 
@@ -89,7 +83,7 @@ class SandboxGrader:
 
 
 class ScoreGrader:
-    """By an environment's rule, which the evaluator applies. An attempt passes with the full score."""
+    """Grades by an environment's rule, which the evaluator applies. An attempt passes with the full score."""
 
     label = SCORED
 
@@ -109,7 +103,7 @@ class ScoreGrader:
 
 
 class JudgeGrader:
-    """By reading it. An attempt passes when the judge rather believes it than not."""
+    """Grades by reading. An attempt passes when the judge rather believes it than not."""
 
     label = JUDGED
 
@@ -136,7 +130,6 @@ Grader = SandboxGrader | JudgeGrader | ScoreGrader
 
 
 def problem_of(task: EvalTask) -> Problem:
-    """What the judge is shown of a task."""
     if task.source is not None:
         return task.source
     tests, source = _fitting(task.tests), Source.MBPP if task.entry_point else Source.CODE_CONTESTS

@@ -26,52 +26,38 @@ from codezero.errors import ConfigError, translated
 from codezero.evals.figures import Choices, TaskOutcome
 from codezero.evals.grading import Grader
 from codezero.evals.task import EvalTask
-from codezero.protocols import GroupSampler
+from codezero.models.base import GroupSampler
 from codezero.system.files import Lock
 from codezero.system.signals import Share
 from codezero.types import Completion
 
 T = TypeVar("T")
 MAX_SAMPLES = 256
-SAMPLER = ""
-"""In the place of a grader: who wrote the attempts."""
-SETUP = (
-    "PRAGMA journal_mode=WAL",  # others read meanwhile
-    "PRAGMA synchronous=FULL",
-    "CREATE TABLE IF NOT EXISTS batch(number INTEGER, first INTEGER, by TEXT, entry BLOB NOT NULL, "
-    "PRIMARY KEY(number, first, by))",
-)
-BATCH = 8
-"""Tasks of one entry in the log."""
+SAMPLER = ""  # in the place of a grader: who wrote the attempts
+SETUP = """PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE IF NOT EXISTS batch(
+    number INTEGER, first INTEGER, by TEXT, entry BLOB NOT NULL, PRIMARY KEY(number, first, by))"""
+BATCH = 8  # tasks of one entry in the log
+# Drawn together, as many batches as have so many: a sampler is slow with few rows. What is drawn together decides the
+# noise, so both are part of what an eval is.
 ATTEMPTS = 128
-"""Drawn together, as many batches as have so many: a sampler is slow with few rows. What is drawn together decides the
-noise, so both are part of what an eval is."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalRequest:
-    """What the command line says."""
-
     set: str
     files: tuple[Path, ...]
-    samples: int | None
-    """None: those of the settings."""
-    ks: tuple[int, ...]
-    """Empty: 1 and the number of samples."""
-    policies: tuple[str, ...]
-    """One, or two to compare; empty: the config's solver."""
+    samples: int | None  # None: those of the settings
+    ks: tuple[int, ...]  # empty: 1 and the number of samples
+    policies: tuple[str, ...]  # one, or two to compare; empty: the config's solver
     judged: bool
     into: Path | None
-    start: int = 1
-    """Number of the first problem."""
-    limit: int | None = None
-    """Most problems; None: all."""
+    start: int = 1  # number of the first problem
+    limit: int | None = None  # most problems; None: all
     skip_bad: bool = False
-    prelude: str | None = None
-    """One of PRELUDES; None: that of the set's own harness."""
+    prelude: str | None = None  # one of PRELUDES; None: that of the set's own harness
 
     def checked(self, evals: EvalsConfig) -> "EvalRequest":
-        """With the number of samples and the ks that it leaves to the settings. Raises ConfigError."""
+        """Fill in the number of samples and the ks that it leaves to the settings. Raises ConfigError."""
         samples = attempts_of(evals, self.samples, MAX_SAMPLES)
         ks = self.ks or tuple(dict.fromkeys((1, samples)))
         if wrong := [k for k in ks if not 1 <= k <= samples]:
@@ -95,24 +81,19 @@ def attempts_of(evals: EvalsConfig, given: int | None, most: int) -> int:
 
 class SampledBatch(msgspec.Struct, frozen=True):
     tasks: list[str]
-    attempts: list[list[Completion]]
-    """[tasks, samples] Without token ids and log-probs."""
+    attempts: list[list[Completion]]  # [tasks, samples] Without token ids and log-probs
 
 
 class GradedAttempt(msgspec.Struct, frozen=True, array_like=True):
-    passed: bool | None
-    """None: could not be told."""
-    reason: Annotated[str, Meta(max_length=400)]
-    """Why it could not; else empty."""
-    truncated: bool
-    """It reached the limit of its length."""
+    passed: bool | None  # None: could not be told
+    reason: Annotated[str, Meta(max_length=400)]  # why it could not; else empty
+    truncated: bool  # it reached the limit of its length
     without_code: bool
 
 
 class GradedBatch(msgspec.Struct, frozen=True):
     tasks: list[str]
-    attempts: list[Annotated[list[GradedAttempt], Meta(min_length=1)]]
-    """[tasks, samples]"""
+    attempts: list[Annotated[list[GradedAttempt], Meta(min_length=1)]]  # [tasks, samples]
 
 
 class EvaluationLog(AbstractContextManager["EvaluationLog"]):
@@ -121,9 +102,9 @@ class EvaluationLog(AbstractContextManager["EvaluationLog"]):
 
     def __init__(self, folder: Path, choices: Choices, by: str) -> None:
         self.path, self._by = folder / choices.file_name, by
-        fault, mend = f"{self.path} cannot be written", "choose another --into"
+        refusal, mend = f"{self.path} cannot be written", "choose another --into"
         with contextlib.ExitStack() as opened:
-            with translated(ConfigError, fault, OSError, sqlite3.Error, mend=mend):
+            with translated(ConfigError, refusal, OSError, sqlite3.Error, mend=mend):
                 folder.mkdir(parents=True, exist_ok=True)
                 lock = Lock(self.path.with_suffix(".lock"), ConfigError)
                 opened.callback(lock.close)
@@ -132,8 +113,7 @@ class EvaluationLog(AbstractContextManager["EvaluationLog"]):
                 self._sql = sqlite3.connect(self.path, isolation_level=None)
             opened.callback(self._sql.close)
             try:
-                for statement in SETUP:
-                    self._sql.execute(statement)
+                self._sql.executescript(SETUP)
             except sqlite3.Error as error:
                 raise self._damaged(error) from error
             self._opened = opened.pop_all()
@@ -149,7 +129,7 @@ class EvaluationLog(AbstractContextManager["EvaluationLog"]):
         return self._read(batch, first, self._by, GradedBatch)
 
     def write(self, first: int, entries: Mapping[int, SampledBatch | GradedBatch]) -> None:
-        """By the batch's number; all on disk when it returns, or none."""
+        """Write entries by their batch's number; all are on disk when it returns, or none."""
         rows = [
             (number, first, SAMPLER if isinstance(entry, SampledBatch) else self._by, msgspec.json.encode(entry))
             for number, entry in entries.items()
@@ -190,8 +170,7 @@ class EvalTotals:
 @dataclass(frozen=True)
 class EvalRun:
     tasks: Callable[[], Iterable[EvalTask]]
-    count: int
-    """Of the tasks."""
+    count: int  # of the tasks
     samples: int
     choices: Choices
     log: EvaluationLog
@@ -272,13 +251,15 @@ class EvalRun:
         return {
             each: SampledBatch(
                 [task.name for task in tasks],
-                [[replace(one, token_ids=(), logprobs=()) for one in group] for group in islice(drawn, len(tasks))],
+                [
+                    [replace(attempt, token_ids=(), logprobs=()) for attempt in group]
+                    for group in islice(drawn, len(tasks))
+                ],
             )
             for each, tasks in missing.items()
         }
 
     def _say(self, batch: int) -> None:
-        """What was loaded for it is there."""
         self.say(Share(self.name, batch * BATCH, self.count, " problems"))
 
     def _check(self, written: Sequence[str], tasks: Sequence[EvalTask]) -> None:
@@ -287,7 +268,7 @@ class EvalRun:
 
 
 def batch_seed(seed: int, batch: int, first: int = 0) -> int:
-    """Of the sampling noise: another one for each first batch of a call and for attempts that are added later, from
+    """Seed the sampling noise: another one for each first batch of a call and for attempts that are added later, from
     number `first` on; the same whether the eval was interrupted or not."""
     place = f"{seed}/{batch}/{first}" if first else f"{seed}/{batch}"
     return int.from_bytes(hashlib.sha256(place.encode()).digest()[:6])

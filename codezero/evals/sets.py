@@ -1,18 +1,44 @@
-"""The sets that `codezero eval` knows by name, and a set's tasks out of files; HumanEval and MBPP.
+"""The published sets that `codezero eval` knows by name, and their tasks out of files of this machine.
 
-HumanEval (Chen et al. 2021, arXiv 2107.03374): `HumanEval.jsonl`, gzipped or not, or Parquet: task_id, prompt,
-entry_point, test. Its test is a function `check(candidate)`. Assertions that stand in a row are taken out, so that the
-sandbox can inspect what they compare; in three tasks, which loop, `check` is called.
+Files are JSON lines, gzipped or not, or Parquet, and may come from anywhere. A row is bounded before it is decoded,
+only the fields that a set names are decoded, and one row at a time is held. What is wrong with a row is said in one
+line that names it and its file.
 
-MBPP (Austin et al. 2021, arXiv 2108.07732): `mbpp.jsonl` or Parquet: task_id, text (prompt in the sanitised set),
-test_list, test_setup_code or test_imports. Its test split is task_id 11 to 510. `challenge_test_list` is not read.
+HumanEval (Chen et al. 2021, arXiv 2107.03374): task_id, prompt, entry_point, test. Its test is a function
+`check(candidate)`. Assertions that stand in a row are taken out, so that the sandbox can inspect what they compare; in
+three tasks, which loop, `check` is called.
+
+MBPP (Austin et al. 2021, arXiv 2108.07732): task_id, text (prompt in the sanitised set), test_list, test_setup_code or
+test_imports. Its test split is task_id 11 to 510. `challenge_test_list` is not read.
+
+LiveCodeBench (Jain et al. 2024, arXiv 2403.07974), code generation: private_test_cases are public_test_cases (JSON
+text) as one pickled string, compressed by zlib, in base64. Release 5 is `test.jsonl` to `test5.jsonl`. Tests of type
+stdin are a program's; of type functional they are the arguments, a JSON value a line, and the answer of a method of
+`Solution`, which is compared as a value. No pickle is loaded: one that holds more than a string is refused.
+
+DeepCoder's Codeforces (`agentica-org/DeepCoder-Preview-Dataset`, `codeforces`), and PrimeIntellect's rows in its form:
+problem, tests: JSON text of a list of {"input": .., "output": ..} whose type, where it is said, is stdin.
+
+What is printed is compared as LiveCodeBench's testing_util.py does: lines that are the same, or numbers that are equal
+as decimals; what a method returns, with ==, a tuple counting as a list. Codeforces' lines have to have the same words:
+that is stricter than rllm's codeforces.py, which also takes words in another order.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 import ast
-from collections.abc import Callable, Iterator, Sequence
+import base64
+import binascii
+import hashlib
+import inspect
+import itertools
+import json
+import pickletools
+import zlib
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
@@ -20,20 +46,95 @@ from msgspec import Meta
 from codezero.code.assertions import MbppRow
 from codezero.code.parsing import UNPARSEABLE, parse_quietly
 from codezero.errors import ConfigError, ProblemError, translated
-from codezero.evals.program_sets import CodeforcesRow, LcbV5Row, LiveCodeBenchRow, codeforces, lcb_v5, live_code_bench
-from codezero.evals.rows import read_rows
 from codezero.evals.task import EvalTask
-from codezero.system.lines import BadRows, data_files, refuse
+from codezero.system.files import BadRows, data_files, decode_row, json_lines, refuse
 
-MAX_TEXT = 1 << 20
-"""Characters of one text. HumanEval's longest test has less than 100,000."""
-MBPP_TEST = range(11, 511)
-"""task_id of the test split."""
+HELD_OUT = "synthetic"  # the held-out problems of the synthetic family, which need no file
+MAX_ROW = 64 << 20  # bytes of a line, and of a row of Parquet; LiveCodeBench's longest, packed, are tens of megabytes
+MAX_ROWS = 20_000
+MAX_GROUP = 4 << 30  # bytes that a row group of Parquet may say it unpacks to; rows are unpacked as they are read
+MAX_UNPACKED = 256 << 20  # bytes of packed tests
+MAX_TESTS = 1_000
+MBPP_TEST = range(11, 511)  # task_id of the test split
 
-_Text = Annotated[str, Meta(max_length=MAX_TEXT)]
-_Name = Annotated[str, Meta(min_length=1, max_length=128)]
-HELD_OUT = "synthetic"
-"""The held-out problems of the synthetic family, which need no file."""
+Row = dict[str, object]
+_Text = Annotated[str, Meta(max_length=1 << 20)]  # HumanEval's longest test has less than 100,000
+_Name = Annotated[str, Meta(min_length=1, max_length=512)]
+
+
+def digest_files(files: Sequence[Path]) -> str:
+    """64 hex digits over the content of the files, in order. Raises ProblemError."""
+    hasher = hashlib.sha256()
+    for path in files:
+        with translated(ProblemError, f"{path} cannot be read", OSError), path.open("rb") as file:
+            hasher.update(hashlib.file_digest(file, "sha256").digest())
+    return hasher.hexdigest()
+
+
+def read_rows(files: Sequence[Path], fields: Collection[str], bad: BadRows | None = None) -> Iterator[tuple[str, Row]]:
+    """(where, row) of each row in order, with those of `fields` that it has. Raises ProblemError.
+
+    bad: takes lines that are no row; None: the first of them is raised.
+    """
+    import pyarrow
+
+    unreadable = (OSError, ValueError, pyarrow.ArrowException)
+    count = 0
+    for path in files:
+        rows = _parquet(path, fields) if path.name.endswith(".parquet") else _lines(path, fields)
+        for number in itertools.count(1):
+            where = f"{path}, row {number}"
+            try:
+                row = next(rows, None)
+            except unreadable as error:
+                why = str(error) if isinstance(error, ProblemError) else f"cannot be read: {_first_line(error)}"
+                raise ProblemError(f"{where}: {why}") from error
+            if row is None:
+                break
+            count += 1
+            if count > MAX_ROWS:
+                raise ProblemError(f"{where}: more than {MAX_ROWS} rows")
+            if isinstance(row, ProblemError):
+                refuse(ProblemError(f"{where}: {row}"), bad)
+            else:
+                yield where, row
+
+
+def _lines(path: Path, fields: Collection[str]) -> Iterator[Row | ProblemError]:
+    with path.open("rb") as file:
+        for line in json_lines(file, MAX_ROW):
+            if line.strip():
+                yield _decode_line(line, fields)
+
+
+def _decode_line(line: bytes, fields: Collection[str]) -> Row | ProblemError:
+    if len(line) > MAX_ROW:
+        return ProblemError(f"longer than {MAX_ROW >> 20} MiB")
+    try:
+        raw = decode_row(line, dict[str, msgspec.Raw])
+        return {name: msgspec.json.decode(raw[name]) for name in fields if name in raw}
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        return ProblemError(f"is no JSON object: {_first_line(error)}")
+
+
+def _parquet(path: Path, fields: Collection[str]) -> Iterator[Row]:
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        metadata: Any = file.metadata
+        for group in range(metadata.num_row_groups):
+            if metadata.row_group(group).total_byte_size > MAX_GROUP:
+                raise ProblemError(f"row group {group} says it has more than {MAX_GROUP >> 30} GiB")
+        there = [name for name in fields if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=1, columns=there):
+            if batch.nbytes > MAX_ROW:
+                raise ProblemError(f"longer than {MAX_ROW >> 20} MiB")
+            yield from cast("list[Row]", batch.to_pylist())
+
+
+def _first_line(error: BaseException) -> str:
+    message = str(error).strip() or type(error).__name__
+    return message.splitlines()[0][:200]
 
 
 class HumanEvalRow(msgspec.Struct, frozen=True):
@@ -126,17 +227,187 @@ def _says_nothing(node: ast.stmt) -> bool:
             return isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and bool(node.test.value)
 
 
+# operations of a pickle that make nothing: the string may be kept for later, and there is no later
+_PLAIN = {"PROTO", "FRAME", "MEMOIZE", "BINPUT", "LONG_BINPUT", "STOP"}
+_STRINGS = {"BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"}
+
+
+def unpack(text: str) -> str:
+    """The JSON text in a pickle of one string, which is read and never executed. Raises ProblemError."""
+    with translated(ProblemError, "is not zlib in base64", binascii.Error, zlib.error, ValueError):
+        inflater = zlib.decompressobj()
+        data = inflater.decompress(base64.b64decode(text, validate=True), MAX_UNPACKED + 1)
+    if len(data) > MAX_UNPACKED:
+        raise ProblemError(f"unpacks to more than {MAX_UNPACKED >> 20} MiB")
+    if not inflater.eof:
+        raise ProblemError("ends before its compressed data does")
+    string: str | None = None
+    with translated(ProblemError, "is no pickle, or is cut off", ValueError):
+        for operation, argument, at in pickletools.genops(data):
+            if operation.name in _STRINGS and string is None:
+                string = str(argument)
+            elif operation.name not in _PLAIN or (operation.name == "STOP" and at != len(data) - 1):
+                raise ProblemError(f"is a pickle of more than one string {operation.name}, which is never run")
+    if string is None:
+        raise ProblemError("is a pickle of no string, which is never run")
+    return string
+
+
+_STDIN = frozenset({"", "stdin", "stdin_stdout"})
+
+FORM = (
+    "Read the input from stdin and write the answer to stdout.\n\nANSWER FORMAT: one ```python block with the whole "
+    "program and nothing after it."
+)
+# output that a method prints by the way is no part of its answer
+BEFORE = "write_answer = print\ndef print(*values, **named):\n    pass"
+
+
+def plain(value: object, outer: bool = True) -> object:
+    """Values that are equal become the same text: True and 1, 2.0 and 2. Runs with answers too.
+
+    The outermost tuple counts as a list, as the harness has it; one inside equals none.
+    """
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, float) and abs(value) < 1e15 and value % 1 == 0:
+        return int(value)
+    if isinstance(value, (list, tuple)):
+        items = [plain(item, False) for item in value]
+        return items if outer or isinstance(value, list) else {"tuple": items}
+    return value
+
+
+AFTER = f"""import json
+import sys
+{inspect.getsource(plain)}
+given = [json.loads(line) for line in sys.stdin.read().split("\\n") if line.strip()]
+write_answer(json.dumps(plain(Solution().METHOD(*given))))"""
+
+_LEVELS = {"easy": 1, "medium": 3, "hard": 5}
+
+
+class LiveCodeBenchRow(msgspec.Struct, frozen=True):
+    question_title: _Name
+    question_content: _Text
+    platform: _Name
+    public_test_cases: _Text
+    private_test_cases: str
+    question_id: Annotated[str, Meta(max_length=512)] = ""
+    difficulty: Annotated[str, Meta(max_length=64)] = ""
+    starter_code: _Text | None = ""
+    metadata: _Text | None = ""
+
+
+class CodeforcesRow(msgspec.Struct, frozen=True):
+    problem: Annotated[str, Meta(min_length=1, max_length=1 << 20)]
+    tests: str
+
+
+_Method = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
+
+
+class _Test(msgspec.Struct, frozen=True):
+    input: str
+    output: str
+    testtype: str = ""
+    type: str = ""
+
+    @property
+    def kind(self) -> str:
+        return self.testtype or self.type
+
+
+_Tests = Annotated[list[_Test], Meta(max_length=MAX_TESTS)]
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    func_name: _Method
+
+
+def live_code_bench(row: LiveCodeBenchRow) -> EvalTask:
+    """Raises ProblemError."""
+    private = row.private_test_cases
+    try:
+        private = private if private.lstrip()[:1] == "[" else unpack(private)  # some mirrors have plain JSON text
+    except ProblemError as error:
+        raise ProblemError(f"private_test_cases {error}") from error
+    tests = [*_tests(row.public_test_cases, "public_test_cases"), *_tests(private, "private_test_cases")]
+    name, question, method = f"{row.platform}/{row.question_id or row.question_title}", row.question_content, ""
+    if {test.kind for test in tests} == {"functional"}:
+        refusal = "metadata does not name the function that functional tests call"
+        method = _decode(row.metadata or "", _Metadata, refusal).func_name
+        question = f"{question.strip()}\n\nComplete this:\n\n{(row.starter_code or '').strip()}"
+    return _task(question, tests, method, name, _LEVELS.get(row.difficulty))
+
+
+def codeforces(row: CodeforcesRow) -> EvalTask:
+    """Named after its text, because the published rows have no id. Raises ProblemError."""
+    return _task(row.problem, _tests(row.tests, "tests"), prelude="codeforces")
+
+
+def _task(
+    question: str,
+    tests: Sequence[_Test],
+    method: str = "",
+    name: str = "",
+    level: int | None = None,
+    prelude: str = "livecodebench",
+) -> EvalTask:
+    """method: of Solution, which the tests call; empty: they are a program's. name: empty: how the question begins."""
+    name, question = name or " ".join(question.split())[:60], question.strip()
+    if not method:
+        compared = "words" if prelude == "codeforces" else "decimals"
+        return EvalTask(
+            name, f"{question}\n\n{FORM}", _stdin_tests(tests), level=level, prelude=prelude, compared=compared
+        )
+    return EvalTask(
+        name=name,
+        prompt=f"{question}\n\nANSWER FORMAT: one ```python block with the whole class Solution and nothing after it.",
+        tests=tuple(_case(test.input, json.dumps(plain(_value(test.output)))) for test in tests),
+        before=BEFORE,
+        after=AFTER.replace("METHOD", method),
+        level=level,
+        prelude=prelude,
+    )
+
+
+def _tests(text: str, field: str) -> list[_Test]:
+    return _decode(text, _Tests, f"{field} cannot be used")
+
+
+def _decode(text: str, form: Any, refusal: str) -> Any:
+    with translated(ProblemError, refusal, msgspec.MsgspecError, RecursionError):
+        return msgspec.json.decode(text.encode("utf-8", "surrogatepass"), type=form)
+
+
+def _stdin_tests(tests: Sequence[_Test]) -> tuple[str, ...]:
+    if not tests:
+        raise ProblemError("no tests")
+    other = next((test.kind for test in tests if test.kind not in _STDIN), None)
+    if other is not None:
+        raise ProblemError(f"a test of type {other[:40]!r}, where all have to be of a program that reads stdin")
+    return tuple(_case(test.input, test.output) for test in tests)
+
+
+def _case(given: str, wanted: str) -> str:
+    return json.dumps({"input": given, "output": wanted})
+
+
+def _value(text: str) -> object:
+    try:
+        return cast(object, json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise ProblemError(f"the output of a functional test is no JSON: {str(error)[:100]}") from error
+
+
 @dataclass(frozen=True, slots=True)
 class PublishedSet:
     row: type[Any]
-    read: Callable[[Any], EvalTask | None]
-    """None: the row is of another split. Raises ProblemError."""
-    published: str
-    """Where its files come from."""
-    rule: str
-    """Of its authors' harness: what an answer need not import, and how output is compared."""
-    named: bool = True
-    """Have its rows names? Where they have none, two tasks may begin alike, and get numbers."""
+    read: Callable[[Any], EvalTask | None]  # None: the row is of another split; raises ProblemError
+    published: str  # where its files come from
+    rule: str  # of its authors' harness: what an answer need not import, and how output is compared
+    named: bool = True  # have its rows names? Where they have none, two tasks may begin alike, and get numbers
 
 
 _PROMPTS = "an answer has the prompt's own imports"
@@ -148,9 +419,6 @@ PUBLISHED = {
     "mbpp": PublishedSet(MbppRow, mbpp, "mbpp.jsonl of google-research, or google-research-datasets/mbpp", NO_PRELUDE),
     "livecodebench": PublishedSet(
         LiveCodeBenchRow, live_code_bench, "test.jsonl to test5.jsonl of livecodebench/code_generation_lite", _LCB
-    ),
-    "lcb_v5": PublishedSet(
-        LcbV5Row, lcb_v5, "code_benchmark/lcb_v5/test.jsonl of inclusionAI/AReaL-boba-2-RL-Code", _LCB, named=False
     ),
     "codeforces": PublishedSet(
         CodeforcesRow,
@@ -187,7 +455,7 @@ def read_tasks(name: str, files: Sequence[Path], bad: BadRows | None = None) -> 
     """
     known = PUBLISHED[name]
     fields = {field.encode_name: field.required for field in msgspec.structs.fields(known.row)}
-    names: set[str] = set()
+    names = set[str]()
     for where, row in read_rows(files, list(fields), bad):
         try:
             with translated(ProblemError, where, msgspec.MsgspecError, ProblemError, RecursionError):
@@ -197,8 +465,8 @@ def read_tasks(name: str, files: Sequence[Path], bad: BadRows | None = None) -> 
                 task = known.read(msgspec.convert(row, type=known.row))
                 if task and known.named and task.name in names:
                     raise ProblemError(f"a second task called {task.name[:100]}; was a file given twice?")
-        except ProblemError as fault:
-            refuse(fault, bad)
+        except ProblemError as refusal:
+            refuse(refusal, bad)
             continue
         if task is None:
             continue

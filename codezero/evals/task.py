@@ -15,26 +15,12 @@ from codezero.code.scopes import free_names
 from codezero.sandbox.base import Job
 from codezero.types import Problem
 
-JOB_TESTS = 5
-"""Tests of one job; a failure in one spares the others."""
-JOB_CHARACTERS = 12_000
-"""Characters of the assertions of one job, unless a single one is longer; the sandbox takes 16 KiB."""
+JOB_TESTS = 5  # tests of one job; a failure in one spares the others
+JOB_CHARACTERS = 12_000  # of the assertions of one job, unless a single one is longer; the sandbox takes 16 KiB
 
 _STARRED = (
-    *(
-        "string",
-        "re",
-        "datetime",
-        "collections",
-        "heapq",
-        "bisect",
-        "copy",
-        "math",
-        "random",
-        "statistics",
-        "itertools",
-    ),
-    *("functools", "operator", "io", "sys", "json"),
+    *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),
+    *("itertools", "functools", "operator", "io", "sys", "json"),
 )
 PRELUDES: dict[str, tuple[str, ...]] = {
     "none": (),
@@ -47,37 +33,25 @@ PRELUDES: dict[str, tuple[str, ...]] = {
         *("random", "heapq", "heapq *"),
     ),
 }
-"""What a harness imports before an answer: a module alone, under another name, or names of it. `typing` is MapCoder's
+"""Imports of a harness before an answer: a module alone, under another name, or names of it. `typing` is MapCoder's
 (func_evaluate.py); LiveCodeBench's is that of its testing_util.py, and the one of DeepCoder's Codeforces that of rllm
 (rewards/code_utils/codeforces.py)."""
+# limits that it sets
 LIMITS = {"livecodebench": "import sys\nsys.setrecursionlimit(50000)\nsys.set_int_max_str_digits(50000)"}
-"""And what it sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalTask:
-    """One problem of a set, ready to be asked and examined."""
-
-    name: str
-    """As the set calls it."""
-    prompt: str
-    """The user's turn."""
-    tests: tuple[str, ...]
-    """Assertions, or `{"input": .., "output": ..}` of a program that reads stdin."""
-    entry_point: str = ""
-    """The function that the assertions call; empty: the program reads stdin and writes stdout."""
-    before: str = ""
-    """Source that stands before every answer."""
-    after: str = ""
-    """Source that stands after every answer."""
-    prelude: str = "none"
-    """One of PRELUDES, before every answer."""
-    compared: str = "words"
-    """How what a program prints is compared: one of the sandbox's SAME."""
-    level: int | None = None
-    """Difficulty 1..5 where the set has one."""
-    source: Problem | None = None
-    """What the judge is shown; None: the prompt and the tests."""
+    name: str  # as the set calls it
+    prompt: str  # the user's turn
+    tests: tuple[str, ...]  # assertions, or `{"input": .., "output": ..}` of a program that reads stdin
+    entry_point: str = ""  # the function that the assertions call; empty: the program reads stdin and writes stdout
+    before: str = ""  # source that stands before every answer
+    after: str = ""  # source that stands after every answer
+    prelude: str = "none"  # one of PRELUDES, before every answer
+    compared: str = "words"  # how what a program prints is compared: one of the sandbox's SAME
+    level: int | None = None  # difficulty 1..5 where the set has one
+    source: Problem | None = None  # what the judge is shown; None: the prompt and the tests
 
     @property
     def stdio(self) -> bool:
@@ -85,18 +59,16 @@ class EvalTask:
 
     @property
     def defines(self) -> str:
-        """What an answer has to define; empty: it is a whole program."""
+        """The name that an answer has to define; empty: it is a whole program."""
         return METHOD_CLASS if self.after else self.entry_point
 
 
 def task_of(problem: Problem, prompt: Callable[[Problem], str]) -> EvalTask:
-    """A problem as it is asked in training."""
     entry, level = problem.entry_point, problem.level
     return EvalTask(problem.id, prompt(problem), problem.tests, entry, level=level, source=problem)
 
 
 def program(task: EvalTask, answer: str) -> str:
-    """The answer as it is run and judged."""
     return "\n".join(part for part in (imported_by(task.prelude, answer), task.before, answer, task.after) if part)
 
 

@@ -22,17 +22,12 @@ from codezero.system.signals import Share
 
 logger = logging.getLogger(__name__)
 
-PART = 64
-"""Programs in one read; each read has the judge's whole deadline."""
-TRIES = 10
-"""Most reads of one part; a judge that stores its answers is asked only for the missing ones."""
-SKILL = 0.55
-"""Least lower bound of the AUROC of a judge, or of a score, that is used."""
-LEAST_OF_EACH = 20
-"""Fewest right and fewest wrong canaries that prove anything."""
+PART = 64  # programs in one read; each read has the judge's whole deadline
+TRIES = 10  # most reads of one part; a judge that stores its answers is asked only for the missing ones
+SKILL = 0.55  # least lower bound of the AUROC of a judge, or of a score, that is used
+LEAST_OF_EACH = 20  # fewest right and fewest wrong canaries that prove anything
 FOLDS = 5
-RIDGE = 0.1
-"""L2 penalty on the weights of standardised scores; the intercept is free."""
+RIDGE = 0.1  # L2 penalty on the weights of standardised scores; the intercept is free
 NO_OPINION = 0.5
 
 
@@ -41,8 +36,7 @@ class Fit:
     """Logistic regression on the scores with skill: p = 1 / (1 + exp(-(intercept + sum w_k z_k)))."""
 
     intercept: float
-    weights: tuple[float, ...]
-    """[K] one per score, 0 for a score that is not used; on standardised scores, never negative."""
+    weights: tuple[float, ...]  # [K] one per score, 0 for an unused one; on standardised scores, never negative
     means: tuple[float, ...]
     scales: tuple[float, ...]
 
@@ -59,18 +53,14 @@ class Fit:
 class Calibration:
     """The skill of a judge on canaries. All figures are of canaries that the fit had not seen (5 folds by problem)."""
 
-    fit: Fit | None
-    """None: no score has skill, so the judge has weight 0."""
+    fit: Fit | None  # None: no score has skill, so the judge has weight 0
     auroc: float | None
-    auroc_low: float | None
-    """Lower end of the 95 % interval."""
+    auroc_low: float | None  # lower end of the 95 % interval
     brier: float | None
     ece: float | None
     canaries: int
-    reasons: tuple[str, ...] = ()
-    """Why a score, or the whole judge, is not used."""
-    within: WithinGroups | None = None
-    """AUROC over pairs of canaries of one problem."""
+    reasons: tuple[str, ...] = ()  # why a score, or the whole judge, is not used
+    within: WithinGroups | None = None  # AUROC over pairs of canaries of one problem
 
     def probability(self, scores: Sequence[float | None]) -> float:
         return NO_OPINION if self.fit is None else self.fit.probability(scores)
@@ -89,12 +79,10 @@ class Calibration:
 
 
 def read_all(
-    judge: Judge, programs: Sequence[Program], tell: Callable[[str], None] = lambda _: None
+    judge: Judge, programs: Sequence[Program], progress: Callable[[str], None] = lambda _: None
 ) -> dict[Program, Reading]:
     """Every score of every program, in parts that are read again for what a slow judge did not answer in time.
-
-    `tell` is called with the progress every two seconds. Raises EvaluatorError when the first read of a part fails.
-    """
+    `progress` is called every two seconds. Raises EvaluatorError when the first read of a part fails."""
     readings: dict[Program, Reading] = {}
     reported_at = time.monotonic()
     for start in range(0, len(programs), PART):
@@ -111,7 +99,7 @@ def read_all(
             if time.monotonic() > reported_at + 2.0:
                 reported_at = time.monotonic()
                 read = sum(reading.scores is not None for reading in readings.values())
-                tell(Share("calibrating the judge", read, len(programs), " solutions read"))
+                progress(Share("calibrating the judge", read, len(programs), " solutions read"))
             unread = [program for program in missing if readings[program].scores is None]
             if not unread or (attempt and len(unread) == len(missing)):
                 break
@@ -135,8 +123,8 @@ def calibrate(
     for fold in range(FOLDS):
         fit, _ = fit_positive(names, table[folds != fold], labels[folds != fold])
         if fit is not None:
-            asked = np.flatnonzero(folds == fold).tolist()
-            unseen[asked] = [fit.probability(scores[at]) for at in asked]
+            held_out = np.flatnonzero(folds == fold).tolist()
+            unseen[held_out] = [fit.probability(scores[at]) for at in held_out]
     fit, reasons = fit_positive(names, table, labels)
     area, low, _ = auroc_interval(unseen, labels)
     if fit is not None and low < SKILL:
@@ -179,11 +167,8 @@ def fit_positive(names: Sequence[str], scores: Array, labels: Array) -> tuple[Fi
 
 
 def logistic(features: Array, labels: Array) -> Array:
-    """[1 + K] intercept and weights.
-
-    Targets are Platt's (n+ + 1)/(n+ + 2) and 1/(n- + 2), so that separable canaries do not promise certainty
-    (Platt, "Probabilistic outputs for support vector machines", 1999).
-    """
+    """[1 + K] intercept and weights. Targets are Platt's (n+ + 1)/(n+ + 2) and 1/(n- + 2), so that separable canaries
+    do not promise certainty (Platt, "Probabilistic outputs for support vector machines", 1999)."""
     positive, negative = labels.sum(), (1 - labels).sum()
     targets = np.where(labels > 0, (positive + 1) / (positive + 2), 1 / (negative + 2))
     design = np.column_stack([np.ones(len(labels)), features])

@@ -1,18 +1,22 @@
 """Evidence about the judge: the canary buffer, executed attempts, and the drift tests on both.
 
 The reward may rise while the truth falls (Gao et al., "Scaling laws for reward model overoptimization", 2023), so a run
-tests its judge all the time. Pure functions: evidence in, reasons out.
+tests its judge all the time. Pure functions: evidence in, reasons out; but for the audit, which executes a sample of
+the judged attempts in a sandbox, beside the reward and never in it. Half of it is drawn by judged correctness, half by
+peer and level, so that rare kinds are seen. Every figure weighs an attempt with the inverse of its chance to be drawn.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
 
 import numpy as np
 
 from codezero.evaluator.calibration import SKILL, Calibration, calibrate
 from codezero.evaluator.canaries import CanaryKind
 from codezero.evaluator.types import Program
+from codezero.sandbox.base import TRUTH, Job, Sandbox
 from codezero.stats import (
     GroupOrder,
     Interval,
@@ -25,32 +29,26 @@ from codezero.stats import (
     wilson,
     within_groups,
 )
-from codezero.types import BELIEF, JudgeRates, Metrics, ScoredGroup, Status, mean
+from codezero.types import BELIEF, JudgeRates, Metrics, Problem, ScoredGroup, Standing, Status, Style, mean
 
-MOST_BELIEVED = 0.10
-"""Share of attacks, or of transplanted attempts, that may be believed, if the judge believes no more of mutants."""
-MOST_LOST = 0.05
-"""AUROC on canaries that may be lost since calibration."""
-MOST_GAP = 0.05
-"""Judged minus executed success that may certainly have been added to what it was at first."""
+MOST_BELIEVED = 0.10  # share of attacks or transplants that may be believed, if no more of mutants is
+MOST_LOST = 0.05  # AUROC on canaries that may be lost since calibration
+MOST_GAP = 0.05  # judged minus executed success that may certainly have been added to what it was at first
 LEAST_EXECUTED = 50
 ENOUGH_GROUPS = 40
 """Groups with a right and a wrong attempt that tell a judge's skill within groups: with 4 attempts each, 120 pairs.
 The interval is then some 0.09 to either side: of simulated judges a coin never reaches SKILL, an AUROC of 0.73 in 97 %.
 """
-MOST_OF_A_KIND = 0.25
-"""Share of the buffer that transplants, and audited attempts, may each fill: the rest must not be forgotten."""
+MOST_OF_A_KIND = 0.25  # share of the buffer that transplants, and audited attempts, may each fill
 
-Pair = tuple[float, bool]
-"""(judged correctness, passed when executed)."""
+Pair = tuple[float, bool]  # (judged correctness, passed when executed)
 
 
 @dataclass(frozen=True, slots=True)
 class EventRate:
     """A share with its interval of 95 %."""
 
-    share: float | None
-    """None: nothing to take a share of."""
+    share: float | None  # None: nothing to take a share of
     interval: Interval
     count: int
 
@@ -59,15 +57,13 @@ class EventRate:
 class Look:
     """The last result of the drift tests on one source of evidence."""
 
-    reasons: tuple[str, ...] = ()
-    """Why it is alarming; empty when it is not."""
-    strikes: int = 0
-    """Alarming results in a row."""
+    reasons: tuple[str, ...] = ()  # why it is alarming; empty when it is not
+    strikes: int = 0  # alarming results in a row
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """How much more was believed than was true, on attempts that were executed."""
+    """Judged minus executed success, on attempts that were executed."""
 
     mean: float
     low: float
@@ -77,28 +73,22 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class JudgedCanary:
-    problem: str
-    """Id; canaries of one problem stay in one fold."""
-    program: Program | None
-    """None: the static pass refused it, so it is not believed."""
+    problem: str  # id; canaries of one problem stay in one fold
+    program: Program | None  # None: the static pass refused it, so it is not believed
     right: bool
     kind: CanaryKind
-    scores: tuple[float | None, ...] | None = None
-    """In the order of the judge's names; None: not read yet, or unreadable."""
+    scores: tuple[float | None, ...] | None = None  # by the judge's names; None: unread or unreadable
 
 
 def compared(
     scored: Sequence[ScoredGroup], passed: Sequence[Sequence[bool | None]]
 ) -> tuple[list[Pair], list[GroupOrder]]:
-    """What was judged of all attempts that both could decide; and the order in each group of those that the static pass
-    left to the judge."""
+    """Pair judged and executed success of all attempts that both decided; and order those of each group that the
+    static pass left to the judge."""
     pairs, orders = list[Pair](), list[GroupOrder]()
     for group, truths in zip(scored, passed, strict=True):
-        known = [
-            (verdict, truth)
-            for verdict, truth in zip(group.verdicts, truths, strict=True)
-            if verdict.trainable and truth is not None
-        ]
+        decided = zip(group.verdicts, truths, strict=True)
+        known = [(each, truth) for each, truth in decided if each.trainable and truth is not None]
         pairs += [(verdict.correctness, truth) for verdict, truth in known]
         judged = [(verdict.correctness, truth) for verdict, truth in known if verdict.status is Status.JUDGED]
         orders.append(group_order(judged))
@@ -112,7 +102,7 @@ def within_metrics(name: str, within: WithinGroups | None) -> Metrics:
 
 
 def executed_metrics(pairs: Sequence[Pair], orders: Sequence[GroupOrder]) -> Metrics:
-    """How far the judge can be believed about attempts that were executed.
+    """Measure how far the judge can be believed about attempts that were executed.
 
     `judge/auroc` is over all attempts, of whatever problem, `judge/exam_within_auroc` over pairs of one group.
     `judge/ece` is the mean distance of a stated probability from the share that passed, in ten bins.
@@ -153,7 +143,7 @@ def gap_of(pairs: Sequence[Pair]) -> Gap | None:
 
 
 def too_much_believed(what: str, rate: EventRate, mutants: EventRate) -> str:
-    """Why this share of wrong answers is alarming; empty where the judge errs as much about plain ones, `mutants`."""
+    """Say why this share of wrong answers is alarming; empty where the judge errs as much about plain `mutants`."""
     if rate.share is None or rate.interval.low <= max(MOST_BELIEVED, mutants.interval.high):
         return ""
     return f"believes {rate.share:.0%} of {what}, and {mutants.share or 0:.0%} of plain wrong ones"
@@ -166,7 +156,7 @@ def skill_lost(then: float | None, now: float, high: float) -> str:
 
 
 def orders_badly(within: WithinGroups | None) -> str:
-    """Why what the judge says of its policy's attempts counts for nothing; empty where it counts or is unknown."""
+    """Say why the judge counts for nothing on its policy's attempts; empty where it counts or that is unknown."""
     if within is None or within.groups < ENOUGH_GROUPS or within.low >= SKILL:
         return ""
     known = f"{within.area:.2f}, and may be as low as {within.low:.2f} ({within.pairs} pairs of {within.groups} groups)"
@@ -174,7 +164,7 @@ def orders_badly(within: WithinGroups | None) -> str:
 
 
 def gap_open(source: str, gap: Gap, first: Gap) -> str:
-    """Why what was believed too much is alarming. The `first` gap is the judge's scale, of which GRPO uses nothing."""
+    """Say why a gap is alarming. The `first` gap is the judge's scale, of which GRPO uses nothing."""
     usual = max(0.0, first.mean)
     if gap.mean - usual - math.hypot(gap.mean - gap.low, first.high - first.mean) <= MOST_GAP:
         return ""
@@ -193,13 +183,9 @@ def newest(canaries: Sequence[JudgedCanary], size: int) -> list[JudgedCanary]:
 
 
 def fit_canaries(canaries: Sequence[JudgedCanary], names: Sequence[str]) -> Calibration:
-    read = [(canary, canary.scores) for canary in canaries if canary.scores is not None]
-    return calibrate(
-        names,
-        [scores for _, scores in read],
-        [canary.right for canary, _ in read],
-        [canary.problem for canary, _ in read],
-    )
+    read = [(each.scores, each.right, each.problem) for each in canaries if each.scores is not None]
+    scores, right, problems = zip(*read, strict=True) if read else ((), (), ())
+    return calibrate(names, scores, right, problems)
 
 
 def canary_auroc(canaries: Sequence[JudgedCanary], calibration: Calibration) -> tuple[float, float, float]:
@@ -233,13 +219,13 @@ def believed(canaries: Sequence[JudgedCanary], known: Calibration, *kinds: Canar
 
 
 def canary_rates(canaries: Sequence[JudgedCanary], known: Calibration) -> tuple[EventRate, EventRate]:
-    """What was believed of the canaries known to be (wrong, right)."""
+    """Return the shares believed of the canaries known to be (wrong, right)."""
     wrong = (CanaryKind.MUTANT, CanaryKind.ATTACK, CanaryKind.TRANSPLANT)
     return believed(canaries, known, *wrong, right=False), believed(canaries, known, CanaryKind.REFERENCE, right=True)
 
 
 def judge_rates(canaries: Sequence[JudgedCanary], known: Calibration, *, believes_all: bool) -> JudgeRates | None:
-    """How often the judge errs; None where that is unknown. One without weight `believes_all`."""
+    """Return how often the judge errs; None: unknown. One without weight `believes_all`."""
     wrong, right = canary_rates(canaries, known)
     if wrong.share is None or right.share is None:
         return None
@@ -262,3 +248,138 @@ def belief_metrics(canaries: Sequence[JudgedCanary], known: Calibration) -> Metr
         "judge/attacks_believed_share": believed(canaries, known, CanaryKind.ATTACK, right=False).share,
         "judge/transplants_believed_share": believed(canaries, known, CanaryKind.TRANSPLANT, right=False).share,
     }
+
+
+BINS = 5  # of judged correctness
+WINDOW = 2000  # newest executed attempts in the figures: an interval of two points, and not of a policy long gone
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedAttempt:
+    """A scored completion that contains code."""
+
+    problem: Problem
+    code: str  # the content of the fence
+    peer: str
+    correctness: float
+    program: Program | None = None  # what the judge read; None where the static pass decided
+
+    @property
+    def strata(self) -> tuple[object, object]:
+        return min(BINS - 1, int(self.correctness * BINS)), (self.peer, self.problem.level)
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    peer: str
+    level: int | None
+    correctness: float
+    passed: bool | None  # None: the sandbox could not tell
+    weight: float  # attempts it stands for: 1 / its chance to be drawn (Horvitz & Thompson 1952)
+    group: str = ""  # the same for the attempts of one group; empty: one that the judge did not order
+    cheats: bool = False  # it passes tests that must fail
+
+
+@dataclass(frozen=True, slots=True)
+class Auditor:
+    """Draws `share` of the attempts on average and executes them; its results are kept up to `window`."""
+
+    sandbox: Sandbox
+    share: float
+    seed: int
+    own: str = ""  # own peer id: skill within groups is measured on own attempts, which no stranger can feign
+    window: int = WINDOW
+
+    def audit(
+        self, attempts: Sequence[JudgedAttempt], occasion: int, *, counted: bool = True
+    ) -> list[tuple[JudgedAttempt, Audited]]:
+        """Execute a sample of the attempts; `occasion` varies the draw. Raises SandboxError. `counted`: the judge has
+        weight. Attempts at problems whose expected values are mere claims are skipped: they show nothing."""
+        truthful = [attempt for attempt in attempts if attempt.problem.standing is not Standing.CLAIMED]
+        drawn = draw_attempts(truthful, self.share, Random(f"audit {self.seed} {occasion}"))
+        jobs = [Job(attempt.code, attempt.problem.tests, attempt.problem.style is Style.STDIO) for attempt, _ in drawn]
+        executed = self.sandbox.run_distinct(jobs)
+        results = list[tuple[JudgedAttempt, Audited]]()
+        for (attempt, weight), shown in zip(drawn, map(executed.__getitem__, jobs), strict=True):
+            ordered = counted and attempt.program is not None and attempt.peer == self.own
+            group = f"{occasion} {attempt.problem.id[:16]}" if ordered else ""
+            level, passed = attempt.problem.level, TRUTH[shown.outcome]
+            row = Audited(attempt.peer, level, attempt.correctness, passed, weight, group, shown.cheats)
+            results.append((attempt, row))
+        return results
+
+
+def draw_attempts(attempts: Sequence[JudgedAttempt], share: float, chance: Random) -> list[tuple[JudgedAttempt, float]]:
+    """Distinct attempts with the inverse of their chance to be drawn. Each draw, with replacement, takes a bin of
+    correctness or a (peer, level), each equally likely, and an attempt in it. An attempt drawn with probability p in
+    each of n draws is in the sample with 1 - (1 - p)^n. `share` 1: all."""
+    if share >= 1:
+        return [(attempt, 1.0) for attempt in attempts]
+    wanted = share * len(attempts)
+    draws = int(wanted) + (chance.random() < wanted % 1)
+    if not draws or not attempts:
+        return []
+    odds = [0.0] * len(attempts)
+    for which in (0, 1):
+        strata: dict[object, list[int]] = {}
+        for index, attempt in enumerate(attempts):
+            strata.setdefault(attempt.strata[which], []).append(index)
+        for members in strata.values():
+            for index in members:
+                odds[index] += 0.5 / (len(strata) * len(members))
+    drawn = sorted(set(chance.choices(range(len(attempts)), odds, k=draws)))
+    return [(attempts[index], 1 / (1 - (1 - odds[index]) ** draws)) for index in drawn]
+
+
+def audit_rates(rows: Sequence[Audited]) -> dict[str, EventRate]:
+    """Shares of the decided attempts by execution, `success`, and of judged against executed truth."""
+    decided = [(row, bool(row.passed)) for row in rows if row.passed is not None]
+    right = [row for row, passed in decided if passed]
+    wrong = [row for row, passed in decided if not passed]
+    return {
+        "success": event_rate([(row.weight, passed) for row, passed in decided]),
+        "precision": event_rate([(row.weight, passed) for row, passed in decided if row.correctness >= BELIEF]),
+        "recall": event_rate([(row.weight, row.correctness >= BELIEF) for row in right]),
+        "false_positive": event_rate([(row.weight, row.correctness >= BELIEF) for row in wrong]),
+        "false_negative": event_rate([(row.weight, row.correctness < BELIEF) for row in right]),
+    }
+
+
+def judged_success(rows: Sequence[Audited]) -> float | None:
+    return weighted_mean([(row.weight, row.correctness) for row in rows if row.passed is not None])
+
+
+def audit_gap(rows: Sequence[Audited]) -> Gap | None:
+    """Judged minus executed success; None for too few."""
+    judged, success = judged_success(rows), audit_rates(rows)["success"]
+    if judged is None or success.share is None or success.count < LEAST_EXECUTED:
+        return None
+    low, high = success.interval
+    return Gap(judged - success.share, judged - high, judged - low, success.count)
+
+
+def audit_orders(rows: Sequence[Audited]) -> list[GroupOrder]:
+    """Order the own groups, as far as they were drawn."""
+    groups: dict[str, list[tuple[float, bool]]] = {}
+    for row in rows:
+        if row.group and row.passed is not None:
+            groups.setdefault(row.group, []).append((row.correctness, row.passed))
+    return [order for order in map(group_order, groups.values()) if order.pairs]
+
+
+def audit_metrics(rows: Sequence[Audited]) -> Metrics:
+    """`audit/...`: every share with its interval of 95 %; None where there was nothing to measure."""
+    decided = [row for row in rows if row.passed is not None]
+    passed = [bool(row.passed) for row in decided]
+    measured: Metrics = {
+        "audit/count": len(decided),
+        "audit/unknown_share": weighted_mean([(row.weight, row.passed is None) for row in rows]),
+        "audit/cheat_share": weighted_mean([(row.weight, row.cheats) for row in rows]),
+        "audit/judged": judged_success(rows),
+        "audit/auroc": auroc([row.correctness for row in decided], passed) if len({*passed}) == 2 else None,
+        **within_metrics("audit/within_auroc", within_groups(audit_orders(rows))),
+    }
+    for name, rate in audit_rates(rows).items():
+        low, high = rate.interval
+        measured |= {f"audit/{name}": rate.share, f"audit/{name}_low": low, f"audit/{name}_high": high}
+    return measured

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 
 from codezero.code.report import StaticReport
 from codezero.code.worker import StaticGuard
-from codezero.config import RewardConfig
 from codezero.evaluator.evaluator import FrozenEvaluator
-from codezero.evaluator.reliability import Watch
-from codezero.evaluator.reward import DEFAULT, Attempt, StaticEvaluator, quarantined, verdict
+from codezero.evaluator.reliability import ReliabilityMonitor
+from codezero.evaluator.reward import RULES, Attempt, Rules, StaticEvaluator, quarantined, verdict
 from codezero.evaluator.types import program
 from codezero.sandbox.base import TRUTH, Execution, Job, Outcome, Sandbox
-from codezero.types import BELIEF, Metrics, Problem, ScoredGroup, Standing, Status, Style, Verdict, mean
+from codezero.types import BELIEF, Metrics, Problem, Standing, Status, Style, Verdict, mean
 
 logger = logging.getLogger(__name__)
 
@@ -23,20 +22,12 @@ CLAIMS = Execution(Outcome.UNKNOWN, "the expected values are a proposer's claims
 
 
 class ExecutedEvaluator(StaticEvaluator):
-    """Implements `protocols.Evaluator` by execution; `weights.executed` of the attempts, chosen by `seed`."""
+    """Verdicts by execution; `weights.executed` of the attempts, chosen by `seed`."""
 
-    def __init__(
-        self,
-        guard: StaticGuard,
-        sandbox: Sandbox,
-        *,
-        weights: RewardConfig = DEFAULT,
-        block: str = "best",
-        seed: int = 0,
-    ) -> None:
-        super().__init__(guard, weights, block)
-        self._sandbox, self._seed = sandbox, seed
-        which = "every attempt is" if weights.executed == 1 else f"{weights.executed:.0%} of the attempts are"
+    def __init__(self, guard: StaticGuard, sandbox: Sandbox, rules: Rules = RULES, *, seed: int = 0) -> None:
+        super().__init__(guard, rules)
+        self._sandbox, self._seed, share = sandbox, seed, rules.weights.executed
+        which = "every attempt is" if share == 1 else f"{share:.0%} of the attempts are"
         logger.warning("reward.mode: %s EXECUTED in a sandbox, and the outcome is the reward", which)
 
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
@@ -47,27 +38,15 @@ class ExecutedEvaluator(StaticEvaluator):
             for (_, completion), report, job in zip(attempts, reports, jobs, strict=True)
         ]
 
-    def review(self, iteration: int, scored: Sequence[ScoredGroup]) -> None:
-        """There is no judge to test."""
-
-    def witness(self, scored: Sequence[ScoredGroup], passed: Sequence[Sequence[bool | None]]) -> Metrics:
-        """Nothing: the reward is the truth."""
-        return {}
-
-    def rates(self) -> None:
-        """Without a judge there are no errors."""
-
     def metrics(self) -> Metrics:
         return super().metrics() | {"judge/identity": "rlvr"}
 
     def _job(self, problem: Problem, report: StaticReport) -> Job | None:
-        """The code to execute; None where the static pass has decided, where the tests show nothing, and for a program
-        that was not drawn, which the judge decides. A program is drawn or not whenever it comes: a run that goes on
-        rewards it the same."""
+        """The code to execute; None where the static pass decides, the tests show nothing, or it is never drawn."""
         if report.code is None or program(problem, report) is None or problem.standing is Standing.CLAIMED:
             return None
         named = f"{self._seed} {problem.id} {report.code}".encode(errors="replace")
-        if int.from_bytes(hashlib.sha256(named).digest()[:6]) >= self._weights.executed * (1 << 48):
+        if int.from_bytes(hashlib.sha256(named).digest()[:6]) >= self._rules.weights.executed * (1 << 48):
             return None
         return Job(report.code, problem.tests, problem.style is Style.STDIO)
 
@@ -77,26 +56,24 @@ class ExecutedEvaluator(StaticEvaluator):
         passed = TRUTH[execution.outcome]
         source = f"executed: {execution.reason or 'passes every test'};"
         correctness = None if passed is None else float(passed)
-        return verdict(report, correctness, finished, execution.reason, source=source, weights=self._weights)
+        return verdict(report, correctness, finished, execution.reason, source=source, weights=self._rules.weights)
 
 
 class HybridEvaluator(FrozenEvaluator):
-    """Implements `protocols.Evaluator` by execution where a sandbox decides, and by the judge elsewhere.
+    """Verdicts by execution where a sandbox decides, and by the judge elsewhere. Some of the
+    executed attempts join the judge's canaries as what they turned out to be: what the judge says of the others is
+    calibrated on the policy's own programs (hybrid rewards: SWE-RM, arXiv 2512.21919). Each verdict's reasons say which
+    of the two it is of."""
 
-    Some of the executed attempts join the judge's canaries as what they turned out to be: what the judge says of the
-    others is calibrated on the policy's own programs (hybrid rewards: SWE-RM, arXiv 2512.21919). Each verdict's reasons
-    say which of the two it is of.
-    """
-
-    def __init__(self, watch: Watch, sandbox: Sandbox, *, weights: RewardConfig, block: str, seed: int = 0) -> None:
-        super().__init__(watch, weights=weights, block=block)
-        self._executed = ExecutedEvaluator(watch.guard, sandbox, weights=weights, block=block, seed=seed)
+    def __init__(self, monitor: ReliabilityMonitor, sandbox: Sandbox, rules: Rules = RULES, *, seed: int = 0) -> None:
+        super().__init__(monitor, rules)
+        self._executed = ExecutedEvaluator(monitor.guard, sandbox, rules, seed=seed)
         self._decided: list[bool] = []
 
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
         executed = self._executed.judge(attempts, reports)
         programs = [program(problem, report) for (problem, _), report in zip(attempts, reports, strict=True)]
-        self.watch.join(
+        self.monitor.join(
             (problem, read, first.correctness >= BELIEF)
             for (problem, _), read, first in zip(attempts, programs, executed, strict=True)
             if read is not None and first.status is Status.JUDGED

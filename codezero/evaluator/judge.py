@@ -3,13 +3,18 @@
 By likelihood (teacher forcing) a program pays for every token that the model would not have written itself, which a
 policy can exploit much less than a yes/no question; the price is that a correct but unusual program scores low.
 Questions are follow-ups of the same conversation, so question and code are read once (`models/likelihood.py`).
+
+A likelihood belongs to one spelling. A small judge therefore writes a few solutions of its own for each question, and
+reads one of them in the place of every program that `code/agreement` finds to return the same. Whether a program agrees
+is a score of its own. About a program that it cannot follow, though it follows a solution of its own, it says nothing.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import enum
 import logging
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
@@ -19,6 +24,8 @@ import torch
 from torch import Tensor
 
 from codezero.code.parsing import fence
+from codezero.code.report import StaticReport, StaticRequest
+from codezero.code.worker import StaticGuard
 from codezero.errors import ConfigError, EvaluatorError, translated
 from codezero.evaluator import judge_prompts as prompts
 from codezero.evaluator.judge_prompts import SCORES, FollowUp
@@ -26,28 +33,22 @@ from codezero.evaluator.probe import Probe
 from codezero.evaluator.types import Program, Reading
 from codezero.models.chat import Conversation, encode_completions, encode_prompts
 from codezero.models.generation import OwnLoop
-from codezero.models.likelihood import PrefixReader
-from codezero.models.load import LoadedModel
-from codezero.models.lora import as_loaded
-from codezero.models.prefix_layout import Ask, AskScores, Ids, PrefixRow, RowScores, TokenScores
+from codezero.models.likelihood import Ask, AskScores, Ids, PrefixReader, PrefixRow, RowScores, TokenScores
+from codezero.models.load import TINY_PARAMETERS, LoadedModel, as_loaded
 from codezero.stats import Array
 
 logger = logging.getLogger(__name__)
 
 CACHED_READINGS = 65_536
-MOST_WRITTEN = 192
-"""Tokens of an answer of its own."""
-WRITTEN_AT = (0.01, 0.7, 0.7, 0.7)
-"""Temperatures of its own answers; the first is all but greedy."""
-_Answers = dict[str, list[AskScores | None]]
-"""By question; None where a follow-up was too long to read."""
+MOST_WRITTEN = 192  # tokens of an answer of its own
+NO_MEMORY = "the judge ran out of memory; lower evaluator.batch_rows"
+WRITTEN_AT = (0.01, 0.7, 0.7, 0.7)  # temperatures of its own answers; the first is all but greedy
+_Answers = dict[str, list[AskScores | None]]  # by question; None where a follow-up was too long to read
 
 
 class _Reply(NamedTuple):
-    code: TokenScores | None
-    """As `_code_scores` has them."""
-    state: Tensor | None
-    """[L, D] of the code's last token, after each layer that was asked for."""
+    code: TokenScores | None  # as `_code_scores` has them
+    state: Tensor | None  # [L, D] of the code's last token, after each layer that was asked for
     answers: _Answers
 
     def features(self) -> Array | None:
@@ -69,16 +70,15 @@ class LikelihoodJudge:
         probe: Probe | None = None,
         batch_rows: int = 128,
         share_prefix: bool = True,
+        progress: Callable[[int, int], object] = lambda done, of: None,
     ) -> None:
-        """Where there is a probe, and it is among the questions, it alone is asked: likelihood is a part of it, and
-        the others order attempts worse. `share_prefix` False reads every prompt in full. Raises ConfigError for an
-        unknown question."""
+        """Ask the probe alone where there is one among the questions: likelihood is a part of it, and the others order
+        attempts worse. `share_prefix` False reads every prompt in full. Raises ConfigError for an unknown question."""
         if unknown := sorted(set(questions) - set(SCORES)):
             raise ConfigError(f"evaluator.questions: {unknown[0]} is unknown; choose any of: {', '.join(SCORES)}")
         self._yes_no = _single_tokens(loaded)
         mute = {prompts.YES_NO, prompts.PER_TEST} & set(questions) if not self._yes_no else set[str]()
         self.unused = "the tokenizer has no single tokens for Yes and No" if mute else ""
-        """Why a question that was wanted is not asked; empty when all are."""
         mute |= set() if probe else {prompts.PROBE}
         self._probe = probe
         wanted = {prompts.PROBE} if probe and prompts.PROBE in questions else set(questions) - mute
@@ -87,11 +87,13 @@ class LikelihoodJudge:
         self._most_tokens: float = getattr(loaded.model.config, "max_position_embeddings", None) or math.inf
         self._tokenizer, self._conversation = loaded.tokenizer, Conversation(loaded.tokenizer)
         self._loaded, self.parameters = loaded, loaded.model.num_parameters()
-        self.reader = PrefixReader(loaded.model, loaded.pad_id, batch_rows=batch_rows, share=share_prefix)
+        self._reader = PrefixReader(
+            loaded.model, loaded.pad_id, batch_rows=batch_rows, share=share_prefix, progress=progress
+        )
         self._end = loaded.stop_ids[0]
         self._opening = self._ids([fence("").partition("\n")[0] + "\n"])[0]
         self._cache: dict[tuple[Program, frozenset[str]], Reading] = {}
-        if why := self._conversation.why_not or (self.reader.why_not if share_prefix else ""):
+        if why := self._conversation.why_not or (self._reader.why_not if share_prefix else ""):
             logger.info("the judge reads every prompt in full: %s", why)
 
     def read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
@@ -99,8 +101,7 @@ class LikelihoodJudge:
         if len(self._cache) > CACHED_READINGS:
             self._cache.clear()
         missing = [program for program in dict.fromkeys(programs) if (program, wanted) not in self._cache]
-        fault = "the judge ran out of memory; lower evaluator.batch_rows"
-        with translated(EvaluatorError, fault, torch.OutOfMemoryError, reason=False), as_loaded(self._loaded):
+        with translated(EvaluatorError, NO_MEMORY, torch.OutOfMemoryError, reason=False), as_loaded(self._loaded):
             readings = self._read(missing, wanted) if missing else []
         self._cache |= {(program, wanted): reading for program, reading in zip(missing, readings, strict=True)}
         return [self._cache[program, wanted] for program in programs]
@@ -112,8 +113,7 @@ class LikelihoodJudge:
     def features(self, programs: Sequence[Program], layers: Sequence[int]) -> list[Array | None]:
         """[L, D + 1] of each program, what a probe is fitted on; None: too long to read. Raises EvaluatorError when
         memory runs out."""
-        fault = "the judge ran out of memory; lower evaluator.batch_rows"
-        with translated(EvaluatorError, fault, torch.OutOfMemoryError, reason=False), as_loaded(self._loaded):
+        with translated(EvaluatorError, NO_MEMORY, torch.OutOfMemoryError, reason=False), as_loaded(self._loaded):
             replies = self._ask(programs, [()] * len(programs), score_code=True, layers=layers)
         return [reply and reply.features() for reply in replies]
 
@@ -123,8 +123,7 @@ class LikelihoodJudge:
         heads = encode_prompts(self._tokenizer, list(questions))
         fits = [at for at, ids in enumerate(heads) if len(ids) + MOST_WRITTEN <= self._most_tokens]
         answers: list[list[str]] = [[] for _ in questions]
-        fault = "the judge ran out of memory; lower evaluator.batch_rows"
-        with translated(EvaluatorError, fault, torch.OutOfMemoryError, reason=False):
+        with translated(EvaluatorError, NO_MEMORY, torch.OutOfMemoryError, reason=False):
             for seed, temperature in enumerate(WRITTEN_AT if fits else ()):
                 prompts = [heads[at] for at in fits]
                 drawn = OwnLoop(self._loaded).draw(prompts, 1, MOST_WRITTEN, temperature, seed)
@@ -177,7 +176,7 @@ class LikelihoodJudge:
             rows.append(PrefixRow(tuple(head), code, tuple(ask for prompt, ask in fitting if not prompt)))
             rows += [PrefixRow(prompt, (), (ask,)) for prompt, ask in fitting if prompt]
         end = self._end if score_code else None
-        scores = iter(self.reader.read(rows, end=end, choices=choices, layers=layers))
+        scores = iter(self._reader.read(rows, end=end, choices=choices, layers=layers))
         replies: list[_Reply | None] = []
         for code, sheet, fit in zip(codes, sheets, fits, strict=True):
             if fit is None:
@@ -210,7 +209,7 @@ class LikelihoodJudge:
         return [tuple(ids) for ids in encode_completions(self._tokenizer, texts)]
 
     def _code_scores(self, row: RowScores, code: Ids) -> TokenScores | None:
-        """Of the code, its fence and the end of the answer, without the opening fence, which all programs share."""
+        """Score the code, its fence and the end of the answer, without the opening fence, which all programs share."""
         if row.body is None:
             return None
         pairs = enumerate(zip((*code, self._end), self._opening, strict=False))
@@ -266,3 +265,99 @@ def _single_tokens(loaded: LoadedModel) -> list[tuple[int, int]]:
     ids = encode_completions(loaded.tokenizer, [word for pair in prompts.YES_NO_WORDS for word in pair])
     pairs = zip(ids[::2], ids[1::2], strict=True)
     return [(yes[0], no[0]) for yes, no in pairs if len(yes) == len(no) == 1 and yes != no]
+
+
+AGREEMENT = "agreement"  # 1: returns the same as an own solution; 0: differs from each; None: there is none
+
+_Task = tuple[str, str]  # question and entry point
+
+
+class _Other(enum.Enum):
+    """A program that is not known to agree."""
+
+    ALONE = enum.auto()
+    APART = enum.auto()
+    UNCLEAR = enum.auto()
+
+
+def with_own_solutions(judge: LikelihoodJudge, guard: StaticGuard) -> "LikelihoodJudge | AgreeingJudge":
+    """A small judge knows one spelling and writes in no time; a large one knows many, and would write for minutes."""
+    return AgreeingJudge(judge, guard) if judge.parameters < TINY_PARAMETERS else judge
+
+
+class AgreeingJudge:
+    """Implements `types.Judge`."""
+
+    def __init__(self, judge: LikelihoodJudge, guard: StaticGuard) -> None:
+        self._judge, self._guard, self.names = judge, guard, (*judge.names, AGREEMENT)
+        self._own: dict[_Task, list[str]] = {}  # distinct solutions in canonical code, the likeliest first
+        self._agreeing: dict[Program, str | _Other] = {}  # the own solution that a program agrees with
+
+    def read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
+        pending = [each for each in dict.fromkeys(programs) if each.entry_point and each.kinds]
+        self._solve([each for each in dict.fromkeys(map(_task_of, pending)) if each not in self._own])
+        self._compare([each for each in pending if each not in self._agreeing])
+        known = [self._agreeing.get(each, _Other.ALONE) for each in programs]
+        pairs = [(each, own) for each, own in zip(programs, known, strict=True) if own is not _Other.UNCLEAR]
+        spelled = [replace(each, code=own) if isinstance(own, str) else each for each, own in pairs]
+        read = iter(self._judge.read(spelled, wanted))
+        unclear = Reading(None, "written in a way that the judge cannot follow")
+        return [unclear if own is _Other.UNCLEAR else _with_agreement(next(read), own) for own in known]
+
+    def forget(self) -> None:
+        """Drop own solutions too: they depend on the questions of the same batch, as readings do."""
+        self._judge.forget()
+        self._own.clear()
+        self._agreeing.clear()
+
+    def _compare(self, programs: Sequence[Program]) -> None:
+        unclear = set[Program]()
+        for each in programs:
+            own = self._own[_task_of(each)]
+            self._agreeing[each] = each.code if each.code in own else _Other.APART if own else _Other.ALONE
+        for place in range(len(WRITTEN_AT)):
+            left = [each for each in self._apart(programs) if place < len(self._own[_task_of(each)])]
+            for each, agrees in zip(left, self._answers(left, place), strict=True):
+                if agrees:
+                    self._agreeing[each] = self._own[_task_of(each)][place]
+                elif agrees is None:
+                    unclear.add(each)
+        left = self._apart(unclear)
+        own = [replace(each, code=self._own[_task_of(each)][0]) for each in left]
+        for each, follows in zip(left, self._answers(own, 0), strict=True):
+            self._agreeing[each] = _Other.UNCLEAR if follows else _Other.ALONE
+
+    def _apart(self, programs: Iterable[Program]) -> list[Program]:
+        return [each for each in programs if self._agreeing[each] is _Other.APART]
+
+    def _answers(self, programs: Sequence[Program], place: int) -> list[bool | None]:
+        """Say of each whether it does the same as the judge's own solution at this place."""
+        return self._guard.agree_many(
+            [(each.code, self._own[_task_of(each)][place], each.entry_point, each.kinds) for each in programs]
+        )
+
+    def _solve(self, pending: Sequence[_Task]) -> None:
+        written = self._judge.write([question for question, _ in pending]) if pending else []
+        requests = [
+            [StaticRequest(text, (), entry, question) for text in texts]
+            for texts, (question, entry) in zip(written, pending, strict=True)
+        ]
+        reports = iter(self._guard.check_many(list(chain(*requests))))
+        for each, texts in zip(pending, requests, strict=True):
+            codes = [_usable(report) for _, report in zip(texts, reports, strict=False)]
+            self._own[each] = [code for code in dict.fromkeys(codes) if code is not None]
+
+
+def _task_of(program: Program) -> _Task:
+    return program.question, program.entry_point
+
+
+def _with_agreement(reading: Reading, own: str | _Other) -> Reading:
+    if reading.scores is None:
+        return reading
+    return Reading((*reading.scores, None if own is _Other.ALONE else float(isinstance(own, str))))
+
+
+def _usable(report: StaticReport) -> str | None:
+    wrong = report.unavailable or report.quarantine or report.certain_failure
+    return None if wrong else report.canonical

@@ -11,54 +11,43 @@ from dataclasses import dataclass
 from codezero.code.assertions import Example
 from codezero.evaluator.types import Program
 
-PROMPT_VERSION = "6"
-"""Part of the judge's identity: changes with every change of wording."""
+PROMPT_VERSION = "6"  # part of the judge's identity: changes with every change of wording
 
 LIKELIHOOD, YES_NO, PER_TEST, OUTPUT_MATCH, PROBE = "likelihood", "yes_no", "per_test", "output_match", "probe"
 LEAST_GAP, MEAN_GAP = "least_gap", "mean_gap"
 YES_MARGIN = "yes_margin"
 
-SCORES = {
+SCORES = {  # question -> the scores it gives
     LIKELIHOOD: (LEAST_GAP, MEAN_GAP),
     YES_NO: (YES_MARGIN,),
     PER_TEST: ("worst_test_margin", "mean_test_margin", "test_share"),
     OUTPUT_MATCH: ("output_match", "output_logprob"),
     PROBE: ("probe",),
 }
-"""Question -> the scores it gives."""
 
 YES_NO_WORDS = ((" Yes", " No"), ("Yes", "No"), (" yes", " no"), ("YES", "NO"))
 ORDERS = ("Yes or No", "No or Yes")
-CONTENT_FREE = ("pass", "N/A")
-"""Programs without content: their answers are the model's bias (Zhao et al., "Calibrate before use", 2021)."""
-FLOOR = -15.0
-"""Nats; a lower log-probability of a token counts as this."""
-LEAST_MASS = 0.5
-"""Probability of Yes and No together below which the model has not answered."""
+CONTENT_FREE = ("pass", "N/A")  # their answers are the bias (Zhao et al., "Calibrate before use", 2021)
+FLOOR = -15.0  # nats; a lower log-probability of a token counts as this
+LEAST_MASS = 0.5  # probability of Yes and No together below which the model has not answered
 
-ANSWER = "Answer:"
-"""The beginning of an answer of yes or no."""
-BLOCK, BLOCK_END = "```\n", "\n```"
-"""Around an answer that is a value: no token crosses the line break before it."""
+ANSWER = "Answer:"  # the beginning of an answer of yes or no
+BLOCK, BLOCK_END = "```\n", "\n```"  # around an answer that is a value: no token crosses the line break before it
 
 ABOUT_ALL = "Does this do exactly what is asked, for every input?"
 
 MOST_EXAMPLES = 4
-MOST_CHARACTERS = 400
-"""Of an example's input and output together; no judge is asked about a longer one."""
+MOST_CHARACTERS = 400  # of an example's input and output together; no judge is asked about a longer one
 
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
     """A question about a program, in the words for the judge."""
 
-    question: str
-    """Which of `SCORES` it belongs to."""
+    question: str  # which of `SCORES` it belongs to
     ask: str
-    begun: str
-    """The beginning of the judge's answer."""
-    answer: str = ""
-    """The right answer, which is scored; empty: Yes or No is read off."""
+    begun: str  # the beginning of the judge's answer
+    answer: str = ""  # the right answer, which is scored; empty: Yes or No is read off
 
 
 def follow_ups(program: Program, questions: Collection[str]) -> list[FollowUp]:
@@ -66,15 +55,9 @@ def follow_ups(program: Program, questions: Collection[str]) -> list[FollowUp]:
     stdio, examples = program.stdio, asked_about(program)
     general = [FollowUp(YES_NO, yes_or_no(ABOUT_ALL, order), ANSWER) for order in ORDERS]
     per_test = [FollowUp(PER_TEST, yes_or_no(about_test(test, stdio), ORDERS[0]), ANSWER) for test in examples]
-    outputs = [
-        FollowUp(
-            OUTPUT_MATCH,
-            f"What does it write after reading this?\n{test.input}" if stdio else f"What does {test.input} return?",
-            BLOCK,
-            test.output.rstrip("\n") + BLOCK_END,
-        )
-        for test in examples
-    ]
+    asks = "What does it write after reading this?\n{}" if stdio else "What does {} return?"
+    pairs = ((asks.format(test.input), test.output.rstrip("\n") + BLOCK_END) for test in examples)
+    outputs = [FollowUp(OUTPUT_MATCH, ask, BLOCK, answer) for ask, answer in pairs]
     return [follow_up for follow_up in (*general, *per_test, *outputs) if follow_up.question in questions]
 
 

@@ -16,15 +16,13 @@ from codezero.config.learning import named
 from codezero.errors import ConfigError, EvaluatorError, OwnCodeError
 from codezero.evaluator.reward import unavailable
 from codezero.evaluator.types import Program, Reading
-from codezero.plugins import blamed, load_object
+from codezero.system.plugins import blamed, load_object
 from codezero.types import ScoredGroup, Verdict
 
 logger = logging.getLogger(__name__)
 
-JUDGE = ("names", "read", "forget")
-"""What `types.Judge` has."""
-CALLS = 32
-"""Groups of attempts that tell a reward that fails from one that failed: an iteration's or two."""
+JUDGE = ("names", "read", "forget")  # what `types.Judge` has
+CALLS = 32  # groups of attempts that tell a reward that fails from one that failed: an iteration's or two
 
 
 class _Failures:
@@ -59,10 +57,8 @@ class OwnJudge:
         self._failures = _Failures("programs without a score")
 
     def read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
-        """See `types.Judge`. Raises EvaluatorError, also for a score that is no finite number.
-
-        A program on which `score` fails costs no other one its reading, while those are the fewer.
-        """
+        """See `types.Judge`. Raises EvaluatorError, also for a score that is no finite number. A program on which
+        `score` fails costs no other one its reading, while those are the fewer."""
         if self._judge is None:
             readings, failures = list[Reading](), list[EvaluatorError]()
             for program in programs:
@@ -95,18 +91,15 @@ class OwnJudge:
 
 
 class OwnReward:
-    """Puts the rewards of `reward.function` in the place of the evaluator's, where a verdict may carry gradient.
-
-    An attempt that it gives no usable reward is unavailable; a call that raises, or returns rewards of another scale or
-    number, costs its group. Attempts without tokens are left alone: nobody learns from an exam's.
-    """
+    """Puts the rewards of `reward.function` in the place of the evaluator's, where a verdict may carry gradient. An
+    attempt that it gives no usable reward is unavailable; a call that raises, or returns rewards of another scale or
+    number, costs its group. Attempts without tokens are left alone: nobody learns from an exam's."""
 
     def __init__(self, spec: Any, own: str = "") -> None:
         """own: peer id whose calls may end the run; a stranger's attempts may not. Raises ConfigError."""
         self._what, self._reason, self._own = f"reward.function={named(spec)}", f"rewarded by {named(spec)}", own
         self._function = load_object(spec, "reward.function", ("__call__",), REWARDS)
         self._failures, self._calls = _Failures("attempts without a reward"), deque[tuple[int, int]](maxlen=CALLS)
-        """Of the last own calls: attempts without a usable reward, and attempts that were asked about."""
 
     def __call__(self, scored: ScoredGroup) -> ScoredGroup:
         """Raises OwnCodeError when it fails on more than half of the attempts of the last CALLS own groups."""
@@ -126,9 +119,9 @@ class OwnReward:
         self._failures.add(failures)
         if scored.group.peer_id == self._own:
             self._calls.append((len(failures), len(scored.trainable)))
-            lost, asked = (sum(counts) for counts in zip(*self._calls, strict=True))
-            if failures and len(self._calls) == CALLS and 2 * lost > asked:
-                share = f"no usable reward for {lost} of the last {asked} attempts"
+            lost, total = (sum(counts) for counts in zip(*self._calls, strict=True))
+            if failures and len(self._calls) == CALLS and 2 * lost > total:
+                share = f"no usable reward for {lost} of the last {total} attempts"
                 raise OwnCodeError(f"{self._what}: {share}; the last failure: {failures[-1]}") from failures[-1]
         known = [unavailable(f"{each!s:.300}") if isinstance(each, EvaluatorError) else each for each in verdicts]
         return replace(scored, verdicts=tuple(known))

@@ -25,12 +25,9 @@ from codezero.system.files import read_json, write_atomic
 SHIPPED = Path(__file__).with_name("probes")
 MOST_BYTES = 1 << 20
 FOLDS = 8
-RIDGE, LIKELIHOOD_RIDGE = 1.0, 0.03
-"""L2 penalty on the weights of standardised differences: of a state's many numbers, and of the one likelihood."""
-NORM = 32
-"""Weights of a norm that are compared."""
-LEAST_GROUPS = 40
-"""With an attempt that passed and one that did not: of fewer nothing is fitted that holds elsewhere."""
+RIDGE, LIKELIHOOD_RIDGE = 1.0, 0.03  # L2 penalty on standardised differences: of a state's numbers, of the likelihood
+NORM = 32  # weights of a norm that are compared
+LEAST_GROUPS = 40  # with an attempt that passed and one that did not: of fewer nothing is fitted that holds elsewhere
 
 _Finite = Annotated[float, Meta(ge=-1e6, le=1e6)]
 _Count = Annotated[int, Meta(ge=1, le=1 << 20)]
@@ -39,22 +36,15 @@ _Count = Annotated[int, Meta(ge=1, le=1 << 20)]
 class Probe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of a probe's file."""
 
-    judge: Annotated[str, Meta(max_length=200)]
-    """Whose states it reads, for people."""
-    layers: _Count
-    """Of the judge."""
-    layer: _Count
-    """Whose output is read, counted from 1."""
-    norm: Annotated[list[_Finite], Meta(min_length=1, max_length=1024)]
-    """The first weights of the judge's last norm, by which it is known, also in another precision."""
-    direction: Annotated[list[_Finite], Meta(min_length=2, max_length=1 << 16)]
-    """[D + 1] what each number counts for of the state at a program's last token, and its mean log-probability."""
+    judge: Annotated[str, Meta(max_length=200)]  # whose states it reads, for people
+    layers: _Count  # of the judge
+    layer: _Count  # whose output is read, counted from 1
+    norm: Annotated[list[_Finite], Meta(min_length=1, max_length=1024)]  # first weights of its last norm: known by them
+    direction: Annotated[list[_Finite], Meta(min_length=2, max_length=1 << 16)]  # [D + 1] of `features`
     fitted_on: Annotated[str, Meta(max_length=1000)]
-    within: Annotated[list[_Finite], Meta(min_length=3, max_length=3)]
-    """AUROC within groups, and its interval, on problems that the direction was not fitted on."""
+    within: Annotated[list[_Finite], Meta(min_length=3, max_length=3)]  # AUROC with interval, on other problems
     groups: _Count
-    pairs: _Count
-    """Of a right and a wrong attempt, of the same problem, that it was fitted on."""
+    pairs: _Count  # of a right and a wrong attempt, of the same problem, that it was fitted on
 
     def is_of(self, loaded: LoadedModel) -> bool:
         own, width = last_norm(loaded), loaded.model.config.get_text_config().hidden_size
@@ -62,7 +52,7 @@ class Probe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return alike and np.allclose(own, self.norm, rtol=0.02, atol=1e-3)
 
     def score(self, features: Array) -> float:
-        """Of a program, in the form of `direction`. Higher is likelier right."""
+        """Score a program's features; higher is likelier right."""
         return float(np.dot(self.direction, features))
 
     def write(self, path: Path) -> None:
@@ -74,8 +64,7 @@ class Probe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Attempted(NamedTuple):
     """Attempts at one problem, and what the judge has read in them."""
 
-    features: Array
-    """[G, L, D + 1] after each layer that was read, in the form of `Probe.direction`."""
+    features: Array  # [G, L, D + 1] after each layer that was read, in the form of `Probe.direction`
     passed: Sequence[bool]
 
     def order(self, layer: int, direction: Array) -> GroupOrder:
@@ -103,12 +92,10 @@ def read_probe(path: Path) -> Probe:
 
 
 def fit(groups: Sequence[Attempted], layer: int) -> Array:
-    """The direction w that maximises the likelihood that right attempts come before wrong ones of their group.
-
-    The chance of a pair is sigmoid(w (x_right - x_wrong)) (Bradley & Terry, "Rank analysis of incomplete block
-    designs", 1952), so that what tells problems apart cancels. Groups count by the root of their pairs. `layer`: its
-    place among those that were read.
-    """
+    """The direction w that maximises the likelihood that right attempts come before wrong ones of their group. The
+    chance of a pair is sigmoid(w (x_right - x_wrong)) (Bradley & Terry, "Rank analysis of incomplete block designs",
+    1952), so that what tells problems apart cancels. Groups count by the root of their pairs. `layer`: its place among
+    those that were read."""
     rows, weights = list[Array](), list[Array]()
     for group in groups:
         features, right = group.features[:, layer], np.asarray(group.passed, dtype=bool)
@@ -127,12 +114,12 @@ def fit(groups: Sequence[Attempted], layer: int) -> Array:
         value = weight @ np.logaddexp(0, -margin) + 0.5 * ridge @ direction**2
         return float(value), ridge * direction - differences.T @ (weight * expit(-margin))
 
-    found: Array = minimize(loss, np.zeros(len(scale)), jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
-    return found / scale
+    optimum: Array = minimize(loss, np.zeros(len(scale)), jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+    return optimum / scale
 
 
 def unseen(groups: Sequence[Attempted], layer: int) -> WithinGroups | None:
-    """How directions order the attempts of groups that they were not fitted on: FOLDS folds of whole groups."""
+    """Order the attempts of groups by directions that were not fitted on them: FOLDS folds of whole groups."""
     orders = list[GroupOrder]()
     for fold in range(FOLDS):
         direction = fit([group for at, group in enumerate(groups) if at % FOLDS != fold], layer)

@@ -2,81 +2,140 @@
 
 Fresh canaries are read among the solver's attempts, unmarked, in every iteration. After an alarm the judge is
 calibrated on the newest ones, where an exploited score shows no skill; where that does not help, the run ends.
+
+Of a problem unlike the canaries' the judge says nothing. A problem is compared by its question and never by an attempt,
+so that no attempt gains by being strange: by style, by length, and by the share of its words that no canary's question
+has. Bounds are quantiles of the same figures of each canary's question against the others' (jackknife prediction
+intervals, Barber et al. 2021, arXiv 1905.02928), so that each leaves out at most ALPHA of the canaries' own kind.
 """
 
 import logging
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Annotated
 
 import msgspec
+import numpy as np
 
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.config import EvaluatorConfig
 from codezero.errors import AlarmError
-from codezero.evaluator import audit, evidence
-from codezero.evaluator.audit import Audited, Auditor, JudgedAttempt
+from codezero.evaluator import evidence
 from codezero.evaluator.calibration import Calibration, read_all
 from codezero.evaluator.canaries import Canary, CanaryKind, draw_canaries, transplants
-from codezero.evaluator.coverage import Coverage, coverage_of, limits
-from codezero.evaluator.evidence import Gap, JudgedCanary, Look
+from codezero.evaluator.evidence import Audited, Auditor, Gap, JudgedAttempt, JudgedCanary, Look
 from codezero.evaluator.types import Judge, Program, Reading, program, request, unread
 from codezero.stats import GroupOrder, WithinGroups, within_groups
 from codezero.system.state import StateFile
-from codezero.types import BELIEF, JudgeRates, Metrics, Problem, ScoredGroup, Worked
+from codezero.types import BELIEF, JudgeRates, Metrics, Problem, ScoredGroup, Style, Worked
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY = 10
-"""Iterations between two drift tests on the canaries alone."""
-AUDIT_BATCH = 100
-"""Executed attempts between two drift tests on the audit."""
-FOREIGN_SHARE = 4
-"""Transplants are at most this fraction of an iteration's canaries."""
-STRIKES = 3
-"""Alarming results in a row after which a run that tightens gives up."""
+ALPHA = 0.02
+NEW_WORDS = 1  # any question may have as many: a rare way to say the same
+LEAST = 20  # fewest different questions that say what others of their kind are like
+_WORD = re.compile(r"[a-z]+")
+
+
+class Covered(msgspec.Struct, frozen=True):
+    """Bounds of the canaries' questions of one style."""
+
+    fewest: float
+    most: float  # words of a question
+    unseen: float  # most of its different words that `vocabulary` lacks, as a share
+    vocabulary: tuple[str, ...]
+
+
+Coverage = dict[Style, Covered]
+
+
+def coverage_of(canaries: Sequence[JudgedCanary]) -> Coverage:
+    """A transplant's problem is one that the node learns from, so it covers nothing. Empty for few questions."""
+    programs = [canary.program for canary in canaries if canary.kind is not CanaryKind.TRANSPLANT]
+    coverage: Coverage = {}
+    for style in Style:
+        own = {
+            program.question: _words(program.question, program.entry_point)
+            for program in programs
+            if program is not None and program.stdio is (style is Style.STDIO)
+        }
+        if len(own) >= LEAST:
+            counts = Counter(word for words in own.values() for word in set(words))
+            lengths = [len(words) for words in own.values()]
+            alone = [_share(words, {word for word, times in counts.items() if times > 1}) for words in own.values()]
+            fewest, most = np.quantile(lengths, (ALPHA / 2, 1 - ALPHA / 2)).tolist()
+            coverage[style] = Covered(fewest / 2, most * 2, float(np.quantile(alone, 1 - ALPHA)), tuple(sorted(counts)))
+    return coverage
+
+
+def limits(coverage: Coverage, problems: Iterable[Problem]) -> dict[str, str]:
+    """By id, of the problems that are not covered, why not. None for an empty coverage: nothing is known."""
+    why = {problem.id: _why_not(coverage, problem) for problem in problems} if coverage else {}
+    return {key: reason for key, reason in why.items() if reason}
+
+
+def _why_not(coverage: Coverage, problem: Problem) -> str:
+    covered = coverage.get(problem.style)
+    if covered is None:
+        return f"the judge was measured on no {'programs' if problem.style is Style.STDIO else 'functions'}"
+    words = _words(problem.question, problem.entry_point)
+    if not covered.fewest <= len(words) <= covered.most:
+        bounds = f"{covered.fewest:.0f} to {covered.most:.0f}"
+        return f"the judge was measured on questions of some {bounds} words; this one has {len(words)}"
+    share, least = _share(words, covered.vocabulary), NEW_WORDS / max(1, len(set(words)))
+    if share > max(covered.unseen, least):
+        return f"{share:.0%} of the question's words are new to what the judge was measured on ({covered.unseen:.0%})"
+    return ""
+
+
+def _words(question: str, entry: str) -> list[str]:
+    """Split the question, without the function's name, which every problem chooses anew."""
+    text = question.lower()
+    return _WORD.findall(text.replace(entry.lower(), " ") if entry else text)
+
+
+def _share(words: Sequence[str], known: Iterable[str]) -> float:
+    """Return the share of the different words that are not known."""
+    different = set(words)
+    return len(different.difference(known)) / max(1, len(different))
+
+
+LOOK_EVERY = 10  # iterations between two drift tests on the canaries alone
+AUDIT_BATCH = 100  # executed attempts between two drift tests on the audit
+FOREIGN_SHARE = 4  # transplants are at most this fraction of an iteration's canaries
+STRIKES = 3  # alarming results in a row after which a run that tightens gives up
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Memory(msgspec.Struct, forbid_unknown_fields=True):
-    """The state of a `Watch`, as it is in the checkpoint: a judge found out stays found out after a restart."""
+    """The monitor's state, as it is in the checkpoint: a judge found out stays found out after a restart."""
 
-    identity: str
-    """Of the judge: another judge starts without memory."""
+    identity: str  # of the judge: another judge starts without memory
     calibration: Calibration | None = None
     first_auroc: float | None = None
     refits: int = 0
-    coverage: Coverage = {}
-    """Of the canaries of the present calibration."""
-    canaries: list[JudgedCanary] = []
-    """The newest ones that were read, oldest first."""
-    waiting: list[JudgedCanary] = []
-    """Canaries to be read among the next attempts."""
-    looks: dict[str, Look] = {}
-    """The last result of the drift tests, by source of evidence."""
+    coverage: Coverage = {}  # of the canaries of the present calibration
+    canaries: list[JudgedCanary] = []  # the newest ones that were read, oldest first
+    waiting: list[JudgedCanary] = []  # canaries to be read among the next attempts
+    looks: dict[str, Look] = {}  # the last result of the drift tests, by source of evidence
     gaps: dict[str, Gap] = {}
     first_gaps: dict[str, Gap] = {}
-    tighten: bool = False
-    """An alarm waits for a new calibration."""
+    tighten: bool = False  # an alarm waits for a new calibration
     audited: list[Audited] = []
-    drawn: _Count = 0
-    """Attempts executed in all."""
-    looked_at: _Count = 0
-    """`drawn` at the last drift test on the audit."""
-    examined: list[GroupOrder] = []
-    """Of the newest exam."""
-    within: WithinGroups | None = None
-    """Of the newest exam and the audited own attempts together."""
+    drawn: _Count = 0  # attempts executed in all
+    looked_at: _Count = 0  # `drawn` at the last drift test on the audit
+    examined: list[GroupOrder] = []  # of the newest exam
+    within: WithinGroups | None = None  # of the newest exam and the audited own attempts together
 
 
-class Watch(StateFile[Memory], file="watch.json", schema=Memory):
-    """How far one judge can be believed, and the evidence for it."""
-
-    alone = True  # no other reward teaches
+class ReliabilityMonitor(StateFile[Memory], file="watch.json", schema=Memory):
+    """Measures how far one judge can be believed."""
 
     def __init__(
         self,
@@ -88,11 +147,13 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         identity: str,
         seed: int = 0,
         auditor: Auditor | None = None,
-        tell: Callable[[str], None] = lambda _: None,
+        alone: bool = True,
+        progress: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`worked`: see `draw_canaries`. `identity`: of the judge. `tell`: called with a calibration's progress."""
+        """`worked`: see `draw_canaries`. `identity`: of the judge. `alone`: no other reward teaches. `progress`:
+        called as a calibration goes on."""
         self.judge, self.guard, self._worked, self._settings = judge, guard, worked, settings
-        self._seed, self._auditor, self._tell = seed, auditor, tell
+        self._seed, self._auditor, self._progress, self.alone = seed, auditor, progress, alone
         self.memory = Memory(identity)
 
     @property
@@ -147,10 +208,8 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         return evidence.executed_metrics(pairs, orders)
 
     def review(self, iteration: int, attempts: Sequence[JudgedAttempt]) -> None:
-        """Prepare the next canaries, audit, test for drift, and calibrate anew when that is due.
-
-        Raises EvaluatorError, SandboxError, and AlarmError when the run should end.
-        """
+        """Prepare the next canaries, audit, test for drift, and calibrate anew when that is due. Raises EvaluatorError,
+        SandboxError, and AlarmError when the run should end."""
         self.calibrated()
         self.judge.forget()
         self._prepare(iteration, attempts)
@@ -159,7 +218,13 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         if iteration % LOOK_EVERY == 0:
             memory, known = self.memory, self.calibrated()
             self._note("canaries", evidence.canary_alarms(memory.canaries, known, memory.first_auroc, self.alone))
-        self._give_up_if_hopeless()
+        most = {"warn": math.inf, "stop": 1, "tighten": STRIKES}[self._settings.on_alarm]
+        for last in self.memory.looks.values():
+            if last.strikes >= most:
+                raise AlarmError(
+                    f"the judge {'; it '.join(last.reasons)}; learning on would only exploit it further. The last "
+                    "checkpoint is kept; use a better evaluator.model, or evaluator.on_alarm=warn to go on regardless"
+                )
         every = self._settings.refit_every
         if self.memory.tighten or (every and iteration % every == 0):
             self.memory.tighten = False
@@ -170,7 +235,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
                 )
 
     def rates(self) -> JudgeRates | None:
-        """How often the judge erred about the newest canaries; None before it was calibrated."""
+        """Return the error rates on the newest canaries; None before the judge was calibrated."""
         known = self.memory.calibration
         return known and evidence.judge_rates(self.memory.canaries, known, believes_all=not self.weight)
 
@@ -191,7 +256,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         if known is not None:
             measured |= evidence.belief_metrics(memory.canaries, known)
             measured |= {f"judge/{source}_gap": gap.mean for source, gap in memory.gaps.items()}
-        return measured if self._auditor is None else measured | audit.metrics(memory.audited)
+        return measured if self._auditor is None else measured | evidence.audit_metrics(memory.audited)
 
     def restore(self, state: Memory) -> None:
         if state.identity != self.memory.identity:
@@ -206,18 +271,12 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
 
     def _prepare(self, iteration: int, attempts: Sequence[JudgedAttempt]) -> None:
         count = self._settings.canaries_per_iteration
-        believed = [
-            (attempt.problem, attempt.program.code)
-            for attempt in attempts
-            if attempt.program is not None and attempt.correctness >= BELIEF
-        ]
+        read = ((each, each.program) for each in attempts if each.correctness >= BELIEF)
+        believed = [(each.problem, known.code) for each, known in read if known is not None]
         moves = transplants(believed, count // FOREIGN_SHARE)
         codes = self.guard.transplant_many([(code, home.entry_point, away.entry_point) for home, code, away in moves])
-        carried = [
-            Canary(away, code, right=False, kind=CanaryKind.TRANSPLANT)
-            for (_, _, away), code in zip(moves, codes, strict=True)
-            if code is not None
-        ]
+        pairs = [(away, code) for (_, _, away), code in zip(moves, codes, strict=True) if code is not None]
+        carried = [Canary(away, code, right=False, kind=CanaryKind.TRANSPLANT) for away, code in pairs]
         rest = count - len(carried)
         self.memory.waiting = self._checked([*draw_canaries(self._worked, rest, f"{self._seed} {iteration}"), *carried])
 
@@ -234,7 +293,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         """Read every canary with every score, and fit. Raises EvaluatorError."""
         memory = self.memory
         programs = list(dict.fromkeys(canary.program for canary in memory.canaries if canary.program is not None))
-        readings = read_all(self.judge, programs, self._tell)
+        readings = read_all(self.judge, programs, self._progress)
         memory.canaries = [
             canary if canary.program is None else replace(canary, scores=readings[canary.program].scores)
             for canary in memory.canaries
@@ -255,14 +314,11 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
         memory, results = self.memory, auditor.audit(attempts, iteration, counted=bool(self.weight))
         memory.audited = [*memory.audited, *(result for _, result in results)][-auditor.window :]
         memory.drawn += len(results)
-        memory.waiting += [
-            JudgedCanary(attempt.problem.id, attempt.program, result.passed, CanaryKind.AUDITED)
-            for attempt, result in results
-            if result.passed is not None
-        ]
+        decided = [(each, result.passed) for each, result in results if result.passed is not None]
+        memory.waiting += [JudgedCanary(of.problem.id, of.program, ok, CanaryKind.AUDITED) for of, ok in decided]
         if memory.drawn - memory.looked_at >= AUDIT_BATCH:
             memory.looked_at = memory.drawn
-            self._test_gap("audit", audit.gap(memory.audited))
+            self._test_gap("audit", evidence.audit_gap(memory.audited))
             self._test_order()
 
     def _test_gap(self, source: str, gap: Gap | None) -> None:
@@ -272,7 +328,7 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
 
     def _test_order(self) -> None:
         memory = self.memory
-        memory.within = within_groups([*memory.examined, *audit.orders(memory.audited)])
+        memory.within = within_groups([*memory.examined, *evidence.audit_orders(memory.audited)])
         self._note("attempts of its policy", [evidence.orders_badly(memory.within)])
 
     def _note(self, source: str, results: Sequence[str]) -> None:
@@ -286,12 +342,3 @@ class Watch(StateFile[Memory], file="watch.json", schema=Memory):
             logger.warning("the judge can be believed again: nothing alarming in the %s", source)
         if reasons and self._settings.on_alarm == "tighten":
             self.memory.tighten = True
-
-    def _give_up_if_hopeless(self) -> None:
-        most = {"warn": math.inf, "stop": 1, "tighten": STRIKES}[self._settings.on_alarm]
-        for last in self.memory.looks.values():
-            if last.strikes >= most:
-                raise AlarmError(
-                    f"the judge {'; it '.join(last.reasons)}; learning on would only exploit it further. The last "
-                    "checkpoint is kept; use a better evaluator.model, or evaluator.on_alarm=warn to go on regardless"
-                )

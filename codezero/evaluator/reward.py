@@ -5,15 +5,18 @@ format saturate within a few rounds and would otherwise be what is learned.
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
-from typing import Annotated
+from operator import mul
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 from codezero.code.report import StaticReport
 from codezero.code.worker import StaticGuard
 from codezero.config import RewardConfig
+from codezero.evaluator.base import Evaluator
 from codezero.evaluator.types import request
 from codezero.system.state import StateFile
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Status, Verdict
@@ -22,24 +25,14 @@ DEFAULT = RewardConfig()
 
 NO_ANSWER_CAP = 0.05
 SYNTAX_CAP = 0.10
-CALL_CAP = 0.15
-"""The entry point is missing or cannot be called as the tests call it."""
+CALL_CAP = 0.15  # the entry point is missing or cannot be called as the tests call it
 
 
-def verdict(
-    report: StaticReport,
-    correctness: float | None,
-    finished: bool,
-    why_not: str = "",
-    *,
-    source: str = "judged",
-    weights: RewardConfig = DEFAULT,
-) -> Verdict:
-    """The verdict on one completion; its reward is finite and in [0, 1] whatever comes in.
-
-    `correctness`: calibrated probability in [0, 1]; None, or anything else, when it is unknown (`why_not` says why). It
-    is ignored where the static pass has decided. `finished`: EOS was generated. `source` of it, for the reasons.
-    """
+def verdict(report: StaticReport, correctness: float | None, finished: bool, why_not: str = "", *,
+            source: str = "judged", weights: RewardConfig = DEFAULT) -> Verdict:  # fmt: skip
+    """The verdict on one completion; its reward is finite and in [0, 1] whatever comes in. `correctness`: calibrated
+    probability in [0, 1]; None, or anything else, when it is unknown (`why_not` says why). It is ignored where the
+    static pass has decided. `finished`: EOS was generated. `source` of it, for the reasons."""
     if report.unavailable:
         return unavailable(report.unavailable)
     if report.quarantine:
@@ -51,22 +44,12 @@ def verdict(
     else:
         status = Status.JUDGED
     judged = (f"{source} {correctness:.0%} likely to pass",) if status is Status.JUDGED else ()
-    s, a, f = structure(report), adherence(report), format_score(report, finished)
+    parts = correctness, structure(report), adherence(report), format_score(report, finished)
     limit, failure = cap(report)
-    total = math.fsum((weights.correctness, weights.structure, weights.adherence, weights.format))
-    earned = (weights.correctness * correctness, weights.structure * s, weights.adherence * a, weights.format * f)
-    reward = limit * math.fsum(earned) / total
-    return Verdict(
-        reward=min(1.0, reward),
-        correctness=correctness,
-        structure=s,
-        adherence=a,
-        format=f,
-        cap=limit,
-        status=status,
-        reasons=(*failure, *judged, *flaws(report), *(() if finished else ("no end of text",))),
-        program=report.program,
-    )
+    shares = weights.correctness, weights.structure, weights.adherence, weights.format
+    reward = limit * math.fsum(map(mul, shares, parts)) / math.fsum(shares)
+    reasons = (*failure, *judged, *flaws(report), *(() if finished else ("no end of text",)))
+    return Verdict(min(1.0, reward), *parts, limit, status, reasons, report.program)
 
 
 def cap(report: StaticReport) -> tuple[float, tuple[str, ...]]:
@@ -83,23 +66,16 @@ def cap(report: StaticReport) -> tuple[float, tuple[str, ...]]:
 
 
 def structure(report: StaticReport) -> float:
-    """Is it a program that could work at all? Share of seven checks; 0 without a syntax tree."""
+    """Return the share of seven checks of a program that could work at all; 0 without a syntax tree."""
     if not report.parses:
         return 0.0
-    checks = (
-        report.parses,
-        report.entry_defined,
-        report.arity_ok,
-        report.returns_value,
-        not report.stub and not report.degenerate,
-        not report.undefined_names,
-        not report.banned,
-    )
+    checks = [report.parses, report.entry_defined, report.arity_ok, report.returns_value]
+    checks += [not (report.stub or report.degenerate), not report.undefined_names, not report.banned]
     return sum(checks) / len(checks)
 
 
 def adherence(report: StaticReport) -> float:
-    """Is it what was asked for, and nothing else? Share of four checks; 0 where `cap` finds nothing to call."""
+    """Return the share of four checks of what was asked for, and nothing else; 0 where there is nothing to call."""
     if not report.entry_defined:
         return 0.0
     checks = (report.signature_as_stated, not report.unused_params, not report.toplevel, report.hardcode_ratio < 0.5)
@@ -135,21 +111,29 @@ def flaws(report: StaticReport) -> tuple[str, ...]:
 
 def unavailable(why: str) -> Verdict:
     """Could not tell: masked out, never a 0 that counts."""
-    return _without_gradient(Status.UNAVAILABLE, (why,))
+    return Verdict(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, Status.UNAVAILABLE, (why,))
 
 
 def quarantined(*reasons: str) -> Verdict:
     """An attack on whoever decides: nothing is learned from it."""
-    return _without_gradient(Status.QUARANTINED, reasons)
-
-
-def _without_gradient(status: Status, reasons: tuple[str, ...]) -> Verdict:
-    return Verdict(
-        reward=0.0, correctness=0.0, structure=0.0, adherence=0.0, format=0.0, cap=0.0, status=status, reasons=reasons
-    )
+    return Verdict(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, Status.QUARANTINED, reasons)
 
 
 Attempt = tuple[Problem, Completion]
+Reward = Callable[[ScoredGroup], ScoredGroup]
+
+
+class Rules(NamedTuple):
+    """How attempts are read and rewarded."""
+
+    weights: RewardConfig = DEFAULT
+    block: str = "best"
+    reward: Reward | None = None  # has the last word on the rewards of a group
+
+
+RULES = Rules()
+
+
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -160,28 +144,27 @@ class Counts(msgspec.Struct, forbid_unknown_fields=True):
     outages: _Count
 
 
-class StaticEvaluator(StateFile[Counts], file="counts.json", schema=Counts):
+class StaticEvaluator(StateFile[Counts], Evaluator, file="counts.json", schema=Counts):
     """The static pass and the tally of the verdicts. A subclass decides correctness in `judge`."""
 
-    def __init__(self, guard: StaticGuard, weights: RewardConfig, block: str) -> None:
-        self._guard, self._weights, self._block = guard, weights, block
-        self.memory = Counts({}, 0)
-        self.rewarded: Callable[[ScoredGroup], ScoredGroup] = lambda scored: scored
-        """Has the last word on the rewards of a group."""
+    def __init__(self, guard: StaticGuard, rules: Rules) -> None:
+        self._guard, self._rules, self.memory = guard, rules, Counts({}, 0)
 
+    @abstractmethod
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
         """A verdict per attempt, in order."""
-        raise NotImplementedError
 
     def reports(self, attempts: Sequence[Attempt]) -> list[StaticReport]:
-        """Of the static pass, in order. Raises EvaluatorError when it cannot be started."""
-        return self._guard.check_many([request(problem, done.text, self._block) for problem, done in attempts])
+        """Run the static pass on each, in order. Raises EvaluatorError when it cannot be started."""
+        return self._guard.check_many([request(problem, done.text, self._rules.block) for problem, done in attempts])
 
     def score(self, groups: Sequence[RolloutGroup]) -> list[ScoredGroup]:
         """A verdict per completion, in order. Raises EvaluatorError and, where attempts are executed, SandboxError."""
         attempts = [(group.problem, completion) for group in groups for completion in group.completions]
         rest = iter(self.judge(attempts, self.reports(attempts)))
-        scored = [self.rewarded(ScoredGroup(group, tuple(islice(rest, len(group.completions))))) for group in groups]
+        scored = [ScoredGroup(group, tuple(islice(rest, len(group.completions)))) for group in groups]
+        if self._rules.reward is not None:
+            scored = list(map(self._rules.reward, scored))
         for given in chain.from_iterable(group.verdicts for group in scored):
             self.memory.statuses[given.status] = self.memory.statuses.get(given.status, 0) + 1
         return scored

@@ -5,18 +5,18 @@ An answer on which the rule itself fails is unavailable, never wrong: whoever wr
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 
 from codezero.environment import ScoredEnvironment
 from codezero.errors import EvaluatorError
+from codezero.evaluator.base import Evaluator
 from codezero.evaluator.reward import unavailable
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Status, Verdict
 
 logger = logging.getLogger(__name__)
 
 
-class ScoredEvaluator:
-    """Implements `protocols.Evaluator`. Its verdicts have no other parts: each is the score."""
+class ScoredEvaluator(Evaluator):
+    """An environment's rule. Its verdicts have no other parts: each is the score."""
 
     def __init__(self, environment: ScoredEnvironment) -> None:
         self._environment, self._scored, self._failed = environment, 0, 0
@@ -34,27 +34,11 @@ class ScoredEvaluator:
             raise EvaluatorError(f"environment {self._environment.name}: no answer could be scored: {failed[0]}")
         return scored
 
-    def review(self, iteration: int, scored: Sequence[ScoredGroup]) -> None:
-        """There is no judge to test."""
-
-    def witness(self, scored: Sequence[ScoredGroup], passed: Sequence[Sequence[bool | None]]) -> Metrics:
-        """Nothing: the reward is the truth."""
-        return {}
-
-    def rates(self) -> None:
-        """Without a judge there are no errors."""
-
     def metrics(self) -> Metrics:
         """`judge/...`: of the answers since the last call."""
         scored, failed, self._scored, self._failed = self._scored, self._failed, 0, 0
         share = failed / scored if scored else None
         return {"judge/identity": f"rule of {self._environment.name}", "judge/unavailable_share": share}
-
-    def save(self, folder: Path) -> None:
-        """It keeps nothing."""
-
-    def load(self, folder: Path) -> None:
-        """It has kept nothing."""
 
     def _verdict(self, problem: Problem, answer: Completion) -> Verdict:
         try:

@@ -15,21 +15,17 @@ class Program:
 
     question: str
     code: str
-    examples: tuple[Example, ...] = ()
-    """Tests that can be believed, as data."""
-    stdio: bool = False
-    """The program reads stdin and writes stdout; else a function is called."""
+    examples: tuple[Example, ...] = ()  # tests that can be believed, as data
+    stdio: bool = False  # the program reads stdin and writes stdout; else a function is called
     entry_point: str = ""
-    kinds: tuple[str, ...] = ()
-    """Of the function's arguments, as `code.kinds` has them; empty where they are not known."""
+    kinds: tuple[str, ...] = ()  # of the function's arguments, as `code.kinds` has them; empty where they are not known
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A judge's scores of one program, in the order of its `names`; higher is more likely correct."""
 
-    scores: tuple[float | None, ...] | None
-    """None: the judge could not read this program. A None within: it abstained in that score."""
+    scores: tuple[float | None, ...] | None  # None: unreadable; None within: an abstention in that score
     why_not: str = ""
 
 
@@ -52,10 +48,8 @@ def request(problem: Problem, text: str, block: str = "best") -> StaticRequest:
 
 
 def program(problem: Problem, report: StaticReport) -> Program | None:
-    """The judge's input; None where the static pass has decided or could not tell.
-
-    A judge never sees the expected values that a proposer only claims.
-    """
+    """The judge's input; None where the static pass has decided or could not tell. A judge never sees the expected
+    values that a proposer only claims."""
     if report.unavailable or report.quarantine or report.certain_failure or report.canonical is None:
         return None
     examples = () if problem.standing is Standing.CLAIMED else report.examples
@@ -64,6 +58,6 @@ def program(problem: Problem, report: StaticReport) -> Program | None:
 
 
 def unread(readings: Sequence[Reading]) -> list[str]:
-    """How many could not be read, and why the first."""
+    """Say how many could not be read, and why the first."""
     why = [reading.why_not for reading in readings if reading.scores is None]
     return [f"{len(why)} of {len(readings)} could not be read: {why[0]}"] if why else []

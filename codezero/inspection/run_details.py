@@ -1,6 +1,6 @@
-"""What the page shows of a run on request: its settings with where each came from, its log's end, its checkpoints.
+"""Reads what the page shows of a run on request: its settings and where they came from, its log's end, checkpoints.
 
-Every answer is bounded. The folder may be a stranger's: no link is followed, and no path that a file names is opened.
+Every answer is bounded. Anybody may have made the folder: no link is followed, and no path that a file names is opened.
 """
 
 import hashlib
@@ -16,71 +16,43 @@ from codezero.errors import CheckpointError, UnreadableError, translated
 from codezero.monitor.logs import FILE_NAME as LOG
 from codezero.monitor.metrics_file import NODE_FILE
 from codezero.monitor.rollouts_db import read_page, read_rollout
+from codezero.monitor.run_types import SETTINGS, RunSettings
 from codezero.monitor.text import clean
-from codezero.solver.checkpoint import checkpoints_in
-from codezero.solver.manifest import MANIFEST, MOST_MANIFEST_BYTES, read_manifest
-from codezero.system.files import read_bounded, read_json, write_atomic
-from codezero.system.pidfile import read_process
+from codezero.solver.checkpoint import MANIFEST, MOST_MANIFEST_BYTES, checkpoints_in, read_manifest
+from codezero.system.child import read_process
+from codezero.system.files import read_bounded, read_json
 
-SETTINGS = "settings.json"
-MAX_SETTINGS, MAX_TAIL = 1 << 20, 64 << 10
-"""Bytes of the file of settings, and of the end of a log."""
-MAX_CHECKPOINTS = 32
-
-
-class SettingLine(msgspec.Struct, frozen=True):
-    key: str
-    value: str
-    """As JSON; secrets are hidden."""
-    origin: str
-    """default, a file, the command line, or this machine."""
-
-
-class RunSettings(msgspec.Struct, frozen=True):
-    settings: list[SettingLine]
-    """As the newest start of the run wrote them; empty: it wrote none."""
+MAX_TAIL = 64 << 10  # bytes of the end of a log
 
 
 class LogTail(msgspec.Struct, frozen=True):
-    path: str
-    """Empty: there is no log."""
-    text: str
-    """Whole lines, unless the last one is longer than all that is read."""
-    cut: bool
-    """`text` is only the end."""
+    path: str  # empty: there is no log
+    text: str  # whole lines, unless the last one is longer than all that is read
+    cut: bool  # `text` is only the end
 
 
 class CheckpointLine(msgspec.Struct, frozen=True):
     name: str
     iteration: int | None
-    size: int | None
-    """Bytes of its files."""
-    digest: str
-    """SHA-256 of the manifest, which holds those of all files."""
-    saved: float
-    """Seconds since 1970."""
+    size: int | None  # bytes of its files
+    digest: str  # SHA-256 of the manifest, which holds those of all files
+    saved: float  # seconds since 1970
     problem: str
 
 
 class RunCheckpoints(msgspec.Struct, frozen=True):
-    checkpoints: list[CheckpointLine]
-    """Newest first."""
-
-
-def write_settings(folder: Path, settings: list[SettingLine]) -> None:
-    """Raises OSError."""
-    write_atomic(folder / SETTINGS, msgspec.json.format(msgspec.json.encode(RunSettings(settings))), private=True)
+    checkpoints: list[CheckpointLine]  # newest first
 
 
 def parts(logs: Path) -> Mapping[str, Callable[..., object]]:
-    """What `RunReader` reads of a run's folder on request. logs: of nodes that have no such folder in theirs."""
-    from codezero.inspection.market_view import read_game, read_games, read_market  # numpy, which a list of runs spares
+    """Name what `RunReader` reads of a run's folder on request. logs: of nodes that have no such folder in theirs."""
+    from codezero.inspection.market import read_game, read_games, read_market  # numpy, which a list of runs spares
 
     def of_node(read: Callable[..., object]) -> Callable[..., object]:
-        def asked(folder: Path, **which: Any) -> object:
+        def read_own(folder: Path, **which: Any) -> object:
             return read(folder, read_process(folder / NODE_FILE).peer_id, **which)
 
-        return asked
+        return read_own
 
     return {
         "settings": read_settings,
@@ -97,7 +69,7 @@ def parts(logs: Path) -> Mapping[str, Callable[..., object]]:
 def read_settings(folder: Path) -> RunSettings:
     with translated(UnreadableError, f"{folder / SETTINGS} cannot be read", OSError, ValueError):
         try:
-            return read_json(folder / SETTINGS, RunSettings, MAX_SETTINGS)
+            return read_json(folder / SETTINGS, RunSettings, 1 << 20)
         except FileNotFoundError:
             return RunSettings([])
 
@@ -118,7 +90,7 @@ def read_log(folder: Path, *, logs: Path) -> LogTail:
 def read_checkpoints(folder: Path) -> RunCheckpoints:
     """One that cannot be used is listed with the reason. Its files are not read through."""
     with translated(UnreadableError, f"{folder} cannot be read", OSError):
-        return RunCheckpoints([_checkpoint(path) for path in checkpoints_in(folder / "checkpoints")[:MAX_CHECKPOINTS]])
+        return RunCheckpoints([_checkpoint(path) for path in checkpoints_in(folder / "checkpoints")[:32]])
 
 
 def _checkpoint(path: Path) -> CheckpointLine:

@@ -14,36 +14,26 @@ import msgspec
 from codezero.errors import ConfigError, UnreadableError, translated
 from codezero.inspection.run_details import read_settings
 from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE
-from codezero.monitor.reader import find_runs
+from codezero.monitor.reader import MAX_BYTES, find_runs, summarise_run
 from codezero.monitor.run_state import History
-from codezero.monitor.run_summary import MAX_BYTES, summarise_run
 from codezero.monitor.run_types import RunSummary
 from codezero.monitor.text import clean, count, duration, measured, percent
 from codezero.runs import read_label
-from codezero.system.pidfile import read_process
+from codezero.system.child import read_process
 
-STATES = {"gone": "interrupted"}
-"""In a list; gone: killed, or the machine went down."""
 MAX_COMPARED = 8
-MAX_CELL = 48
-"""Characters."""
-OWN_TO_EACH = {"run.name", "run.directory", "run.logs"}
-"""Settings that say nothing of what was tried."""
 
 
 class ListedRun(RunSummary, frozen=True, kw_only=True):
     folder: str
-    learns: str
-    """What it learns on; empty: it has not said."""
+    learns: str  # what it learns on; empty: it has not said
     exam: str
-    problem: str
-    """Why it cannot be read; empty: it can."""
+    problem: str  # why it cannot be read; empty: it can
 
 
 class Comparison(msgspec.Struct, frozen=True):
     runs: list[ListedRun]
-    settings: dict[str, list[str | None]]
-    """By key, one value for each run, as JSON, where they differ; None: the run has not recorded it."""
+    settings: dict[str, list[str | None]]  # JSON of each run, by key, where they differ; None: not recorded
 
 
 def list_runs(base: Path, limit: int) -> tuple[list[ListedRun], int]:
@@ -59,8 +49,13 @@ def compare_runs(base: Path, names: Sequence[str]) -> Comparison:
     if len(names) > MAX_COMPARED:
         raise ConfigError(f"{len(names)} runs do not fit beside each other; name {MAX_COMPARED} at most")
     folders = [find_run(base, name) for name in names]
-    settings = [_settings(folder) for folder in folders]
-    keys = sorted({key for each in settings for key in each} - OWN_TO_EACH)
+    settings: list[dict[str, str]] = []
+    for folder in folders:
+        settings.append({})
+        with contextlib.suppress(UnreadableError):
+            settings[-1].update((line.key, line.value) for line in read_settings(folder).settings)
+    no_choice = {"run.name", "run.directory", "run.logs"}  # say nothing of what was tried
+    keys = sorted({key for each in settings for key in each} - no_choice)
     rows = {key: [each.get(key) for each in settings] for key in keys}
     differing = {key: values for key, values in rows.items() if len(set(values)) > 1}
     return Comparison([read_line(path, name) for path, name in zip(folders, names, strict=True)], differing)
@@ -69,13 +64,12 @@ def compare_runs(base: Path, names: Sequence[str]) -> Comparison:
 def find_run(base: Path, name: str) -> Path:
     """`name` below `base`, or a run's folder. Raises ConfigError."""
     for path in (base / name, Path(os.path.expanduser(name))):
-        if path.is_dir() and path.resolve() in (found.resolve() for found in find_runs(path).values()):
+        if path.is_dir() and path.resolve() in (run.resolve() for run in find_runs(path).values()):
             return path
     raise ConfigError(f"{name}: there is no such run below {base}; `codezero runs` lists them")
 
 
 def read_line(folder: Path, key: str) -> ListedRun:
-    """Nothing raises."""
     history, problem = History(folder, budget=MAX_BYTES), ""
     try:
         read_label(folder)
@@ -91,14 +85,6 @@ def read_line(folder: Path, key: str) -> ListedRun:
         exam=facts.get("exam", ""),
         problem=problem,
     )
-
-
-def _settings(folder: Path) -> dict[str, str]:
-    """As JSON, by key; of a run of an earlier version the few choices of its label."""
-    with contextlib.suppress(ConfigError, UnreadableError):
-        known = {line.key: line.value for line in read_settings(folder).settings}
-        return known or {key: msgspec.json.encode(value).decode() for key, value in (read_label(folder) or {}).items()}
-    return {}
 
 
 def list_lines(runs: Sequence[ListedRun], more: int) -> Iterator[str]:
@@ -131,24 +117,23 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
     rows += [(name, *map(shown, runs)) for name, shown in figures.items()]
     yield from _aligned(rows)
     yield "settings that differ:" if comparison.settings else "no recorded setting differs"
-    settings = comparison.settings.items()
-    yield from _aligned(
-        [(f"  {key}", *("not recorded" if each is None else each for each in row)) for key, row in settings]
-    )
+    rows = [(f"  {key}", *(value or "not recorded" for value in row)) for key, row in comparison.settings.items()]
+    yield from _aligned(rows)
     yield from (f"{clean(run.run)} is broken: {clean(run.problem, 300)}" for run in runs if run.problem)
     if len({run.exam for run in runs}) > 1:
         yield "their exams are of different problems: the averages do not compare"
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    cleaned = [[clean(cell, MAX_CELL) for cell in row] for row in rows]
+    cleaned = [[clean(cell, 48) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cleaned, strict=True)]
     for row in cleaned:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _state(run: ListedRun) -> str:
-    return "broken" if run.problem else STATES.get(run.state, run.state)
+    state = "interrupted" if run.state == "gone" else run.state  # killed, or the machine went down
+    return "broken" if run.problem else state
 
 
 def _number(run: ListedRun) -> str:
@@ -164,7 +149,6 @@ def _delta(run: ListedRun) -> str:
 
 
 def _age(run: ListedRun) -> str:
-    """One unit is enough."""
     if run.updated is None:
         return "—"
     seconds = max(0.0, time.time() - run.updated)

@@ -1,70 +1,57 @@
-"""A run and its network, read from files alone, for `codezero status` and the page.
+"""A run and its network, read from files alone, for `codezero status`, `swarm peers` and the page.
 
-What could not be read is unknown, never zero.
+What could not be read is unknown, never zero. Text of others is cleaned before a terminal shows it.
 """
 
 import contextlib
 import sqlite3
+import sys
 import time
 from itertools import islice
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
-from codezero.chain.outbox_db import OutboxStatus, connect
-from codezero.chain.outbox_db import read_status as read_outbox
+from codezero.chain.outbox import OutboxStatus, connect
+from codezero.chain.outbox import read_status as read_outbox
 from codezero.errors import ChainError, ConfigError, SwarmError, UnreadableError, translated
-from codezero.monitor.health import health, limit_seconds
-from codezero.monitor.metrics_file import FILE_NAME, MAX_WHOLE, NODE_FILE, number, whole
+from codezero.monitor.hub import HubState, read_state
+from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE
 from codezero.monitor.reader import find_runs
 from codezero.monitor.rollouts_db import measured_levels
-from codezero.monitor.run_state import CURVES, Fold, History
-from codezero.monitor.run_types import (
-    MAX_PEERS,
-    JudgeBelief,
-    LevelSkill,
-    NetworkView,
-    OutboxView,
-    Peer,
-    Round,
-    RunCore,
-    RunView,
-)
-from codezero.monitor.summaries import attempts_line, judge_line, level_lines, proposal_lines, rehearsal
-from codezero.monitor.text import readable_name
-from codezero.solver.hub_push import HubState, read_state
-from codezero.swarm.network_status import FILE, FOLDER, NetworkStatus
+from codezero.monitor.run_state import Fold, History
+from codezero.monitor.run_types import MAX_PEERS, NetworkView, OutboxView, Peer, RunView
+from codezero.monitor.run_view import UNKNOWN, health, level_lines, proposal_lines, view_of
+from codezero.monitor.text import clean, count, duration, readable_name
+from codezero.swarm.network_status import DIRECT, FILE, FOLDER, NetworkStatus
 from codezero.swarm.network_status import read_status as read_network
+from codezero.system.child import read_process, supervisor_words
 from codezero.system.files import full
-from codezero.system.pidfile import read_process, supervisor_words
 
-MAX_BYTES = 1 << 20
-"""Of the metrics, for the status: their beginning and the newest rows."""
-UNKNOWN = "unknown"
-MAX_WHOLE_BYTES = 256 << 20
-"""Of the metrics, that are read at first for the page; some 2 s."""
-MAX_TEXT = 512
-"""Characters of a text that comes from the chain."""
-MAX_LIST = 32
-"""Addresses, reasons and kinds of errors."""
+MAX_TEXT = 512  # characters of a text that comes from the chain
+MAX_LIST = 32  # addresses and reasons
+SHARED = (
+    *("name", "peer_id", "account", "running", "stopped", "supervisor", "began", "updated", "iteration", "round"),
+    *("level", "reward", "limit_seconds", "stand_ins", "attempts", "hindrance", "facts", "tolerated"),
+)  # fields of the view under the same keys in the status
 
 
 class RunFiles:
     """The files of one run, followed as they grow. For one thread at a time.
 
-    budget: bytes of the metrics that the first read covers, from their beginning and their end.
+    budget: bytes of the metrics that the first read covers, from their beginning and their end; by default some 2 s.
     """
 
-    def __init__(self, folder: Path, *, budget: int = MAX_WHOLE_BYTES) -> None:
+    def __init__(self, folder: Path, *, budget: int = 256 << 20) -> None:
         self.folder = folder
-        self.fold = Fold()
-        """Of the metrics; these and what follows are as the newest `view` read them."""
+        self.fold = Fold()  # of the metrics; this and what follows are as the newest `view` read them
         self.network: NetworkStatus | None = None
         self.outbox: OutboxStatus | None = None
         self._history = History(folder, budget=budget)
 
     def view(self, key: str) -> RunView:
-        """As the page shows it. key: the run's name in the API. Raises UnreadableError."""
+        """key: the run's name in the API. Raises UnreadableError."""
         with translated(UnreadableError, f"{self.folder / FILE_NAME} cannot be read", OSError):
             fold = self.fold = self._history.read()
         self.network = None
@@ -73,152 +60,85 @@ class RunFiles:
         # There is an outbox for each contract; that which was written last counts.
         outboxes = (path for path in self.folder.glob("outbox-*.db") if path.is_file())  # a pipe would hang
         outbox = max(outboxes, key=lambda path: path.stat().st_mtime, default=None)
-        self.outbox = outbox and _outbox(outbox)
-        node, last = read_process(self.folder / NODE_FILE), fold.last
-        updated = number(last, "time")
-        begun = bool(last) and (updated or 0.0) >= (node.began or 0.0)  # the newest row is of this process
-        stand_ins = str(last.get("problems/stand_ins") or "") if begun else node.stand_ins
-        return RunView(
-            run=key,
-            name=readable_name(node.peer_id) if node.peer_id else UNKNOWN,
-            peer_id=node.peer_id,
+        try:
+            self.outbox = outbox and read_outbox(outbox)
+        except ChainError as error:  # a problem, and not an absence
+            self.outbox = OutboxStatus(0, 0, 0, 0, {}, None, str(error))
+        node, network = read_process(self.folder / NODE_FILE), None
+        if self.network:
+            network = msgspec.convert(self.network, NetworkView, from_attributes=True)
+            network = replace(network, addresses=network.addresses[:MAX_LIST])
+        return replace(
+            view_of(fold, node, key),
             account=_account(outbox) if outbox else "",
-            running=node.alive,
-            stopped=node.stopped or "",
             supervisor=supervisor_words(self.folder, node),
-            began=node.began,
-            updated=updated,
-            iteration=whole(last, "iteration"),
-            round=whole(last, "round"),
-            level=whole(last, "difficulty/level"),
-            reward=fold.newest("reward/mean"),
-            seconds_per_iteration=fold.step_seconds,
-            limit_seconds=limit_seconds(not begun, fold.step_seconds, fold.newest("eval/seconds")),
-            tokens_per_second=fold.newest("tokens/sampled_per_second"),
-            stand_ins=rehearsal(stand_ins, node.facts),
-            attempts=attempts_line(fold),
-            hindrance=fold.hindrance,
-            facts=node.facts,
-            series={name: fold.series[name].points for name in CURVES if fold.series[name].newest is not None},
-            latest={name: value for name in CURVES if (value := fold.series[name].newest) is not None},
-            exams=[*fold.exams],
-            difficulty=_skills(fold),
-            judge=_judge(fold),
             peers=_peers(self.network, fold) if self.network else [],
-            network=self.network and _network_view(self.network),
-            rounds=[
-                Round(number=number, began=played.began, iterations=played.iterations, reward=played.rewards.mean)
-                for number, played in reversed(fold.rounds.items())
-            ],
+            network=network,
             outbox=self.outbox and _outbox_view(self.outbox),
-            tolerated={kind: min(times, MAX_WHOLE) for kind, times in islice(fold.survived.items(), MAX_LIST)},
         )
 
 
-def _outbox(path: Path) -> OutboxStatus:
-    """One that cannot be read is a problem and not an absence."""
-    try:
-        return read_outbox(path)
-    except ChainError as error:
-        return OutboxStatus(0, 0, 0, 0, {}, None, str(error))
-
-
 def _account(path: Path) -> str:
-    """Whom the points are for; empty while that cannot be read."""
     with contextlib.suppress(sqlite3.Error), contextlib.closing(connect(path, read_only=True)) as connection:
         row = connection.execute("SELECT value FROM owner WHERE key='account'").fetchone()
         return str(row[0]) if row else ""
     return ""
 
 
-def _skills(fold: Fold) -> list[LevelSkill]:
-    """Empty where the run does not say."""
-    skills: list[LevelSkill] = []
-    for level in range(1, 6):
-        key = f"difficulty/success_{level}"
-        values = [number(fold.last, name) for name in (key, f"{key}_low", f"{key}_high", f"difficulty/weight_{level}")]
-        mean, low, high, weight = values
-        if mean is not None and low is not None and high is not None and weight is not None:
-            skills.append(LevelSkill(level=level, mean=mean, low=low, high=high, weight=weight))
-    return skills
-
-
-def _judge(fold: Fold) -> JudgeBelief:
-    shares = "auroc auroc_low false_positive_share false_positive_low false_positive_high false_negative_share"
-    return JudgeBelief(
-        weight=fold.newest("judge/weight"),
-        canaries=whole(fold.last, "judge/canaries"),
-        alarm=fold.trouble,
-        **{name: fold.newest(f"judge/canary_{name}") for name in shares.split()},
-    )
-
-
 def _peers(network: NetworkStatus, fold: Fold) -> list[Peer]:
-    """Those that the network knows, the last heard first."""
-    peers: list[Peer] = []
-    for line in network.peers[:MAX_PEERS]:
-        judged, used = fold.shares.get(line.peer, (0, 0))
-        peers.append(
-            Peer(
-                peer_id=line.peer,
-                name=readable_name(line.peer),
-                last_seen=network.time - line.heard_seconds_ago,
-                groups=line.groups,
-                judged=judged,
-                share_used=used / judged if judged else None,
-                penalty=line.penalty,
-                state="quarantined" if line.reason or line.state == "quarantined" else "ok",
-                reason=line.reason,
-            )
+    return [
+        Peer(
+            peer_id=line.peer,
+            name=readable_name(line.peer),
+            last_seen=network.time - line.heard_seconds_ago,
+            groups=line.groups,
+            judged=judged,
+            share_used=used / judged if judged else None,
+            penalty=line.penalty,
+            state="quarantined" if line.reason or line.state == "quarantined" else "ok",
+            reason=line.reason,
         )
-    return peers
-
-
-def _network_view(network: NetworkStatus) -> NetworkView:
-    view = msgspec.convert(network, NetworkView, from_attributes=True)
-    return msgspec.structs.replace(view, addresses=view.addresses[:MAX_LIST])
+        for line in network.peers[:MAX_PEERS]
+        for judged, used in (fold.shares.get(line.peer, (0, 0)),)
+    ]
 
 
 def _outbox_view(outbox: OutboxStatus) -> OutboxView:
     reasons = {reason[:MAX_TEXT]: times for reason, times in islice(outbox.reasons.items(), MAX_LIST)}
     view = msgspec.convert(outbox, OutboxView, from_attributes=True)
-    return msgspec.structs.replace(view, reasons=reasons, problem=outbox.problem[:MAX_TEXT])
+    return replace(view, reasons=reasons, problem=outbox.problem[:MAX_TEXT])
 
 
-class RunStatus(RunCore, frozen=True, kw_only=True):
-    """A run at one moment; `run` is its folder. None: unknown, or not measured yet."""
+class RunStatus(msgspec.Struct, frozen=True):
+    folder: Path
+    view: RunView
+    problem: str  # what is wrong; empty: nothing that the files show
+    seconds_since_step: float | None  # since the last iteration was recorded
+    submissions: OutboxStatus | None  # None: this run counts no points on a chain
+    problems: dict[str, str]  # what became of proposals, and how hard unrated problems were, as a person reads it
+    wrong_value_share: float | None  # of the expected values in own proposals that were executed, in [0, 1]
+    hub: HubState | None  # None: this run pushes nothing
 
-    problem: str
-    """What is wrong; empty: nothing that the files show."""
-    seconds_since_step: float | None
-    """Since the last iteration was recorded."""
-    executed: float | None
-    """Newest average@k of an exam, in [0, 1]."""
-    executed_low: float | None
-    executed_high: float | None
-    """95 % interval of it."""
-    executed_samples: int | None
-    """k"""
-    executed_source: str
-    """How it was measured: executed, audited(n) or judged; empty: not at all."""
-    judge: str
-    """How far the judge can be believed, as a person reads it; empty: not known."""
-    peers: float | None
-    """Heard from lately."""
-    quarantined: dict[str, str]
-    """Peers that are kept away from, and why."""
-    submissions: OutboxStatus | None
-    """None: this run counts no points on a chain."""
-    problems: dict[str, str]
-    """What became of proposals, and how hard unrated problems were, as a person reads it."""
-    wrong_value_share: float | None
-    """Of the expected values in own proposals that were executed, in [0, 1]."""
-    hub: HubState | None
-    """None: this run pushes nothing."""
+    def to_json(self) -> dict[str, object]:
+        """The keys that programs rely on; null: unknown, or not measured yet."""
+        view, exam = self.view, self.view.exams[-1] if self.view.exams else None
+        return {
+            **{name: getattr(view, name) for name in SHARED},
+            **{name: getattr(self, name) for name in self.__struct_fields__[2:]},
+            "run": str(self.folder),
+            "executed": exam and exam.average,
+            "executed_low": exam and exam.low,
+            "executed_high": exam and exam.high,
+            "executed_samples": exam and exam.samples,
+            "executed_source": exam.source if exam else "",
+            "judge": view.judge.summary,
+            "peers": view.latest.get("peers"),
+            "quarantined": {peer.peer_id: peer.reason for peer in view.peers if peer.reason},
+        }
 
 
 def newest_network(base: Path, name: str) -> NetworkStatus:
-    """Of the run `name` below `base`, or of the one that wrote last. Raises SwarmError, and ConfigError without one."""
+    """Read that of the run `name`, or of the one that wrote last. Raises SwarmError, and ConfigError without one."""
     folders = [base / name] if name else find_runs(base).values()
     for folder in folders:
         if name or (folder / FOLDER / FILE).is_file():
@@ -240,24 +160,107 @@ def newest_run(base: Path, name: str) -> Path:
 
 def read_run(folder: Path) -> RunStatus:
     """From the files alone. Raises UnreadableError."""
-    files = RunFiles(folder, budget=MAX_BYTES)
+    files = RunFiles(folder, budget=1 << 20)
     view = files.view(folder.name)
-    fold, exam, state = files.fold, next(reversed(files.fold.exams), None), health(view, time.time())
+    state = health(view, time.time())
     return RunStatus(
-        **{name: getattr(view, name) for name in RunCore.__struct_fields__ if name != "run"},
-        run=str(folder),
+        folder=folder,
+        view=view,
         problem="; ".join(filter(None, (full(folder), state.problem or (view.hindrance if view.running else "")))),
         seconds_since_step=state.seconds_since_step,
-        executed=exam.average if exam else None,
-        executed_low=exam.low if exam else None,
-        executed_high=exam.high if exam else None,
-        executed_samples=exam.samples if exam else None,
-        executed_source=exam.source if exam else "",
-        judge=judge_line(fold.judge),
-        peers=fold.newest("swarm/peers"),
-        quarantined={peer.peer: peer.reason for peer in files.network.peers if peer.reason} if files.network else {},
         submissions=files.outbox,
-        problems=dict([*proposal_lines(fold.last), *level_lines(measured_levels(folder))]),
-        wrong_value_share=fold.newest("proposer/wrong_value_share"),
+        problems=dict([*proposal_lines(files.fold.last), *level_lines(measured_levels(folder))]),
+        wrong_value_share=files.fold.newest("proposer/wrong_value_share"),
         hub=read_state(folder),
     )
+
+
+def print_status(status: RunStatus) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console, table = Console(file=sys.stdout), Table.grid(padding=(0, 2))
+    for label, value in status_lines(status):
+        table.add_row(Text(label, "dim"), Text(clean(value, 500)))
+    console.print(Text(headline(status), "bold red" if status.problem else "bold"), soft_wrap=True)
+    console.print(table)
+
+
+def headline(status: RunStatus) -> str:
+    state = f"running, but {status.problem}" if status.problem else "running"
+    if not status.view.running:
+        state = f"not running: {status.problem or clean(status.view.stopped, 200) or 'it has not been started'}"
+    return f"{status.view.name} · {state} · {clean(str(status.folder), 200)}"
+
+
+def status_lines(status: RunStatus) -> list[tuple[str, str]]:
+    """(label, value), of which those without a value are left out."""
+    view, sent, hub, ago = status.view, status.submissions, status.hub, status.seconds_since_step
+    truth, peers = "executed average@k not measured yet", view.latest.get("peers")
+    if view.exams:
+        truth = f"{view.exams[-1].label} {view.exams[-1].interval}"
+    lines = [
+        ("peer id", view.peer_id or UNKNOWN),
+        ("account", view.account or "none known"),
+        ("iteration", f"{_known(view.iteration)}{'' if ago is None else f', {duration(ago)} ago'}"),
+        ("round", _known(view.round)),
+        ("reward", _known(view.reward, ".2f")),
+        ("attempts", view.attempts or UNKNOWN),
+        ("hindrance", view.hindrance),
+        ("truth", truth),
+        ("judge", view.judge.summary),
+        ("level", _known(view.level)),
+        ("peers", UNKNOWN if peers is None else f"{peers:.0f} heard lately"),
+    ]
+    if sent is None:
+        lines.append(("submissions", "none: this run counts no points on a chain"))
+    else:
+        counts = f"{sent.accepted} accepted, {sent.pending} pending, {sent.refused} refused"
+        lines.append(("submissions", f"{counts}; {count(sent.collecting, 'round')} being collected"))
+        lines += [("", f"{times} times: {reason}") for reason, times in sent.reasons.items()]
+        lines.append(("kept back", sent.problem))
+    lines += [(name, view.facts[name]) for name in ("problems", "exam", "canaries") if name in view.facts]
+    lines += [("stand-ins", view.stand_ins), *status.problems.items()]
+    lines += [("kept away from", f"{peer.name}: {peer.reason}") for peer in view.peers if peer.reason]
+    if hub is not None:
+        pushed = "nothing yet" if hub.round is None else f"round {hub.round}, iteration {hub.iteration}"
+        lines.append(("pushed", f"{pushed}, to {hub.repository}"))
+        lines.append(("not pushed", f"{count(hub.failures, 'failure')}: {hub.problem}" if hub.problem else ""))
+    lines += [("survived", f"{times} times: {kind}") for kind, times in view.tolerated.items()]
+    return [(label, value) for label, value in lines if value]
+
+
+def _known(value: float | None, form: str = "d") -> str:
+    return UNKNOWN if value is None else format(value, form)
+
+
+def print_peers(status: NetworkStatus) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=sys.stdout)
+    age = time.time() - status.time
+    state = "" if age < 30.0 else f" · {duration(age)} ago, the node is not running now"
+    console.print(Text(f"{readable_name(status.me)} · {status.me}{state}", "bold"))
+    spread = "" if status.shards == 1 else f" · announcements spread over {status.shards} places"
+    console.print(Text(f"{count(status.neighbours, 'neighbour')}{spread} · {clean(status.reachability, 300)}", "dim"))
+    for address in status.addresses:
+        console.print(Text(f"  {clean(address, 200)}", "dim"), soft_wrap=True)
+    table = Table(box=box.SIMPLE, padding=(0, 1))
+    for column in ("peer", "heard", "by way of", "bodies", "groups", "KiB", "failures", "state"):
+        table.add_column(column, justify="right" if column in ("heard", "bodies", "groups", "KiB") else "left")
+    for peer in status.peers:
+        table.add_row(
+            Text(readable_name(peer.peer)),
+            f"{duration(peer.heard_seconds_ago)} ago",
+            Text(peer.way if peer.way in ("", DIRECT) else readable_name(peer.way)),
+            str(peer.bodies),
+            str(peer.groups),
+            f"{peer.size / 1024:.0f}",
+            Text(", ".join(f"{clean(name, 20)} {times}" for name, times in peer.failures.items())),
+            Text(clean(peer.reason, 200), "red") if peer.reason else Text("ok", "green"),
+        )
+    console.print(table if status.peers else "no peer was heard yet")

@@ -1,8 +1,8 @@
-"""The guard between every request and its handler: a foreign site in the owner's browser must reach nothing here.
+"""The guard between every request and its handler: another site in the owner's browser must reach nothing here.
 
     421  another Host than `login.origins` has: DNS rebinding, and 127.0.0.1, at which no passkey works
     403  another Origin: a page that is not ours; or another machine, which can ask only in a container
-    415  another content type: what a foreign page may send without asking first
+    415  another content type: what another site's page may send without asking first
     413  a body over the limit           401  neither session nor token           429  too often
 
 Bodies are bounded in bytes and seconds and checked against their type. Every answer carries the headers below; every
@@ -24,17 +24,14 @@ from codezero.system.web import error, refuse
 
 logger = logging.getLogger("codezero.login")
 
-MAX_BODY = 64 << 10
-"""Bytes; the application's `client_max_size`. The largest honest one deploys a contract."""
-PORT: web.AppKey[int] = web.AppKey("port", int)
-"""Set by who opens the port, before the application starts."""
+MAX_BODY = 64 << 10  # bytes; the largest honest one deploys a contract
+PORT: web.AppKey[int] = web.AppKey("port", int)  # set by who opens the port, before the application starts
+# addresses that are answered, where others than this machine could ask; set like PORT
 CALLERS: web.AppKey[frozenset[str]] = web.AppKey("callers", frozenset)
-"""Addresses that are answered, where others than this machine could ask; set like PORT."""
 LOGIN: web.AppKey[Login] = web.AppKey("login", Login)
-ORIGINS: web.AppKey[tuple[str, ...]] = web.AppKey("origins", tuple)
-"""`login.origins`; set like PORT."""
+ORIGINS: web.AppKey[tuple[str, ...]] = web.AppKey("origins", tuple)  # `login.origins`; set like PORT
+# the request carries the bearer token and comes from no web page
 PROGRAM: web.RequestKey[bool] = web.RequestKey("program", bool)
-"""The request carries the bearer token and comes from no web page."""
 COOKIE = "codezero_session"
 
 
@@ -48,23 +45,10 @@ class Access(Enum):
 
 
 Routes = Mapping[Access, Sequence[web.RouteDef]]
-ACCESS: web.AppKey[dict[str, Access]] = web.AppKey("access", dict)
-"""By a route's path pattern."""
-
-
-def add_routes(app: web.Application, routes: Routes) -> None:
-    """A path has one access, whatever its methods. Raises ValueError for a second one."""
-    table = app[ACCESS]
-    for access, definitions in routes.items():
-        for route in app.router.add_routes(definitions):
-            resource = route.resource
-            assert resource is not None
-            if table.setdefault(resource.canonical, access) is not access:
-                raise ValueError(f"{resource.canonical} is given two kinds of access")
+ACCESS: web.AppKey[dict[str, Access]] = web.AppKey("access", dict)  # by a route's path pattern
 
 
 def session_of(request: web.Request) -> str:
-    """The token in the cookie; empty: none."""
     return request.cookies.get(COOKIE, "")
 
 
@@ -77,12 +61,11 @@ def may_read(request: web.Request) -> bool:
 
 
 def all_origins(request: web.Request) -> list[str]:
-    """Of our own pages."""
     return [f"http://localhost:{request.app[PORT]}", *request.app[ORIGINS]]
 
 
 def own_origins(request: web.Request) -> list[str]:
-    """Of those of our pages that may send this request; empty: its Host is not served.
+    """The origins of our pages that may send this request; empty: its Host is not served.
 
     A proxy may leave its own host in Host, or put there the one that it asks.
     """
@@ -92,13 +75,11 @@ def own_origins(request: web.Request) -> list[str]:
 
 
 def origin_of(request: web.Request) -> str:
-    """Of the page that sent it; of a program's request, of a page that could have."""
+    """The origin of the page that sent it; for a program, of a page that could have."""
     own, named = own_origins(request), request.headers.get("Origin")
     return named if named in own else own[0]
 
 
-RECHECK_SECONDS = 2.0
-"""How long a stream goes on after its reader was logged out."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -135,8 +116,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         return error(503, str(failure))
 
 
-async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
-    """To be called before each answer begins."""
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(HEADERS)
     response.headers.setdefault("Cache-Control", "no-store")
     response.headers.popall("Server", None)
@@ -156,7 +136,7 @@ def _check(request: web.Request, access: Access) -> None:
     if access is Access.BEARER:
         if "Origin" in headers or "Sec-Fetch-Site" in headers:
             raise HttpRefusal(403, "this address is for programs and not for web pages")
-    elif not request[PROGRAM] and _is_foreign(request):
+    elif not request[PROGRAM] and _is_of_another_site(request):
         raise HttpRefusal(403, f"this is answered to pages of {pages} only")
     compressed = "Content-Encoding" in headers
     if request.method not in SAFE and (request.content_type != "application/json" or compressed):
@@ -165,8 +145,8 @@ def _check(request: web.Request, access: Access) -> None:
         raise HttpRefusal(401, "this needs the header `Authorization: Bearer` with the token in node.token")
 
 
-def _is_foreign(request: web.Request) -> bool:
-    """What changes anything needs our Origin; what only reads may come without one, as when an address is typed."""
+def _is_of_another_site(request: web.Request) -> bool:
+    """A change needs our Origin; reading may come without one, as when an address is typed."""
     origins, site = request.headers.getall("Origin", []), request.headers.get("Sec-Fetch-Site")
     own = [[origin] for origin in own_origins(request)]
     if request.method in SAFE:
@@ -177,7 +157,7 @@ def _is_foreign(request: web.Request) -> bool:
 
 
 async def _while_readable(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Long answers end soon after their reader was logged out."""
+    """Long answers end two seconds after their reader was logged out."""
     if not may_read(request):
         raise HttpRefusal(401, "log in to see this")
     watch = asyncio.create_task(_cut_when_forbidden(request))
@@ -190,6 +170,19 @@ async def _while_readable(request: web.Request, handler: Handler) -> web.StreamR
 async def _cut_when_forbidden(request: web.Request) -> None:
     with contextlib.suppress(LoginError):  # what cannot be read allows nothing
         while may_read(request):
-            await asyncio.sleep(RECHECK_SECONDS)
+            await asyncio.sleep(2.0)
     if request.transport is not None:
         request.transport.close()
+
+
+def guarded_app(login: Login, tables: Sequence[Routes], origins: Sequence[str]) -> web.Application:
+    """An application with these routes. A path has one access, whatever its methods: ValueError for a second one."""
+    app = web.Application(middlewares=[guard], client_max_size=MAX_BODY)
+    app[LOGIN], app[ACCESS], app[ORIGINS] = login, {}, tuple(origins)
+    app.on_response_prepare.append(_add_headers)
+    for access, definitions in (item for routes in tables for item in routes.items()):
+        for route in app.router.add_routes(definitions):
+            assert route.resource is not None
+            if app[ACCESS].setdefault(route.resource.canonical, access) is not access:
+                raise ValueError(f"{route.resource.canonical} is given two kinds of access")
+    return app

@@ -1,51 +1,161 @@
-"""Who owns this node and who is logged in: what the routes ask, without HTTP.
+"""Who owns this node and who is logged in, without HTTP; with what is kept between requests.
 
 At a claim the key is on the disk as cipher text before what opened it in plain is forgotten. A crash in between leaves
-both, and the next login forgets the plain one.
+both, and the next login forgets the plain one. `sessions.json` holds digests of the cookies' tokens, so the file opens
+no session. A cookie is sent to every port of `localhost`, where another server can see it: it opens only what the page
+shows, and logs out. A challenge ties the second request of a ceremony to its first.
 """
 
 import asyncio
+import hashlib
 import hmac
 import logging
 import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar, get_args
+from typing import Annotated, Generic, Protocol, TypeVar, get_args
 
 import msgspec
+from msgspec import Meta
 
+from codezero.config.training import LOGIN_TOKEN
 from codezero.errors import CodeZeroError, HttpRefusal, LoginError
-from codezero.login.sessions import ClaimCode, Sessions, Tickets
-from codezero.login.store import Folder
-from codezero.login.vault import Method, Owner, Passkey, Passphrase, Proof, Scrypt, Vault, address_of
+from codezero.login.vault import Folder, Method, Owner, Passkey, Passphrase, Proof, Scrypt, Vault, address_of
+from codezero.system.state import Newest
 
 logger = logging.getLogger("codezero.login")
 P = TypeVar("P", Passkey, Passphrase)
+T = TypeVar("T")
 
-TOKEN = "node.token"
+SESSIONS = "sessions.json"
+MAX_SESSIONS = 32
+TRIES = 5  # wrong codes, after which there is another one: one in 20 million hits
+MAX_TICKETS = 64
+
+
+class Session(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """token: SHA-256 of it, hexadecimal. expires: seconds since 1970."""
+
+    token: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+    expires: float
+
+
+class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Oldest first."""
+
+    sessions: Annotated[tuple[Session, ...], Meta(max_length=MAX_SESSIONS)] = ()
+
+
+class Sessions:
+    """Read anew each time: a logout by another process counts at once. Raises LoginError over a file it cannot use."""
+
+    def __init__(self, folder: Folder, days: float, clock: Callable[[], float]) -> None:
+        self._folder, self._clock = folder, clock
+        self.seconds = int(days * 86_400)
+
+    def begin(self) -> str:
+        """A new session's token. Of too many, the oldest ends."""
+        token = secrets.token_urlsafe(32)
+        with self._folder.locked():
+            session = Session(_digest(token), self._clock() + self.seconds)
+            self._folder.save(SESSIONS, File((*self._living()[1 - MAX_SESSIONS :], session)))
+        return token
+
+    def expires(self, token: str) -> float | None:
+        """When the session ends, in seconds since 1970. None: there is none."""
+        digest = _digest(token)
+        return next((session.expires for session in self._living() if session.token == digest), None)
+
+    @property
+    def any(self) -> bool:
+        return bool(self._living())
+
+    def end(self, token: str) -> None:
+        digest = _digest(token)
+        with self._folder.locked():
+            others = tuple(session for session in self._living() if session.token != digest)
+            self._folder.save(SESSIONS, File(others))
+
+    def end_all(self) -> None:
+        with self._folder.locked():
+            self._folder.delete(SESSIONS)
+
+    def _living(self) -> tuple[Session, ...]:
+        file = self._folder.load(SESSIONS, File) or File()
+        return tuple(session for session in file.sessions if session.expires > self._clock())
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+class ClaimCode:
+    """8 digits. `announce` shows it, grouped 4-4, where only the owner of this machine looks; it goes into no log."""
+
+    def __init__(self, announce: Callable[[str], None]) -> None:
+        self._announce = announce
+        self.spend()
+
+    def spend(self) -> None:
+        self._digits, self._wrong = f"{secrets.randbelow(10**8):08d}", 0
+
+    def renew(self) -> str:
+        """Announce a new code and return it; the one before is worth nothing."""
+        self.spend()
+        code = f"{self._digits[:4]}-{self._digits[4:]}"
+        self._announce(code)
+        return code
+
+    def check(self, typed: str) -> None:
+        """Raises HttpRefusal when it is another one."""
+        digits = "".join(character for character in typed if character not in " -")
+        if hmac.compare_digest(digits.encode(), self._digits.encode()):
+            return
+        self._wrong += 1
+        logger.warning("a wrong code was entered (%d of %d)", self._wrong, TRIES)
+        if self._wrong < TRIES:
+            raise HttpRefusal(403, "this is not the code in the terminal; type its 8 digits")
+        self.renew()
+        raise HttpRefusal(403, f"{TRIES} wrong codes; the terminal shows a new one")
+
+
+class Tickets(Generic[T]):
+    """One kind of ceremony; `T` is what the server has to remember of it."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._open = Newest[str, tuple[float, T]](MAX_TICKETS)
+
+    def give(self, remembered: T) -> str:
+        """Give a ticket; of too many, the oldest is worth nothing any more."""
+        ticket = secrets.token_urlsafe(24)
+        self._open[ticket] = (self._clock() + 300.0, remembered)
+        return ticket
+
+    def take(self, ticket: str) -> T:
+        """Raises HttpRefusal for one that is unknown, used or too old."""
+        until, remembered = self._open.pop(ticket, (0.0, None))
+        if remembered is None or until <= self._clock():
+            raise HttpRefusal(403, "this took longer than five minutes, or was used already; start again")
+        return remembered
 
 
 class LoginState(msgspec.Struct, frozen=True, kw_only=True):
     """`GET /api/session`, and the answer to whatever changes it."""
 
     claimed: bool
-    methods: list[Method]
-    """By which one can claim it, or log in."""
-    method: Method | None
-    """By which it was claimed."""
+    methods: list[Method]  # by which one can claim it, or log in
+    method: Method | None  # by which it was claimed
     logged_in: bool
-    unlocked: bool
-    """The node can sign."""
-    address: str | None
-    """Of the node's account; told to its owner, and while nobody claimed it."""
-    expires: float | None
-    """When this session ends, in seconds since 1970."""
+    unlocked: bool  # the node can sign
+    address: str | None  # of the node's account; told to its owner, and while nobody claimed it
+    expires: float | None  # when this session ends, in seconds since 1970
     chain_id: int | None
 
 
 class NewCode(msgspec.Struct, frozen=True):
-    """What `POST /api/claim/code` answers; the terminal shows the same."""
+    """The answer of `POST /api/claim/code`; the terminal shows the same."""
 
     code: str
 
@@ -79,18 +189,16 @@ class Login:
         folder = Folder(directory)
         self.clock, self.chain_id, self.code = clock, chain_id, ClaimCode(announce)
         self.vault, self.sessions = Vault(folder, days, clock), Sessions(folder, days, clock)
-        self.passkey_claims: Tickets[tuple[bytes, bytes]] = Tickets(clock)
-        """Challenge and salt."""
+        self.passkey_claims: Tickets[tuple[bytes, bytes]] = Tickets(clock)  # challenge and salt
         self.passkey_logins: Tickets[bytes] = Tickets(clock)
         self._accounts, self._announce = accounts, announce
         self._stretching = asyncio.Lock()
-        folder.create(TOKEN, secrets.token_urlsafe(32).encode())
-        self._token = (folder.read(TOKEN) or b"").strip()
+        folder.create(LOGIN_TOKEN, secrets.token_urlsafe(32).encode())
+        self._token = (folder.read(LOGIN_TOKEN) or b"").strip()
         if len(self._token) < 32:
-            raise LoginError(f"{folder.path / TOKEN} holds no token; delete it, and another one is made")
+            raise LoginError(f"{folder.path / LOGIN_TOKEN} holds no token; delete it, and another one is made")
 
     def start(self) -> None:
-        """Show a code when nobody owns the node."""
         if self.vault.owner() is None:
             self.code.renew()
 
@@ -152,7 +260,7 @@ class Login:
         logger.info("logged out%s", "; the key is locked" if lock else "")
 
     def state(self, token: str) -> LoginState:
-        """As who holds this session's token may know it; empty: no session."""
+        """The state as the holder of this session's token may know it; empty: no session."""
         owner, expires = self.vault.owner(), self.sessions.expires(token)
         address = owner.account if owner else self._plain()
         return LoginState(
@@ -167,12 +275,11 @@ class Login:
         )
 
     def _plain(self) -> str | None:
-        """Address of the account that nobody claimed yet; None: there is none to adopt."""
         key = self._accounts.adopt()
         return None if key is None else address_of(key)
 
     def _forget_plain(self, owner: Owner) -> None:
-        """What fails here is tried again at the next login."""
+        """Forget the plain key; what fails is tried again at the next login."""
         try:
             if self._plain() == owner.account:
                 self._accounts.adopted()

@@ -24,29 +24,26 @@ from codezero.system.files import set_aside
 logger = logging.getLogger(__name__)
 
 LOG = "login.log"
-READY_SECONDS = 20.0
-LEAVING_SECONDS = 5.0
-MAX_LINE = 4096
 
 
 class PageReady(msgspec.Struct, frozen=True, kw_only=True):
-    """What the process writes when it serves, stands by, or cannot serve; and again when there is another code."""
+    """A line of the process: that it serves, stands by, or cannot serve; and again when there is another code."""
 
     url: Annotated[str, Meta(max_length=200)]
+    # what the first claim of the node needs; empty: the node has an owner, or another process knows it
     code: Annotated[str, Meta(max_length=20)] = ""
-    """That the first claim of the node needs; empty: the node has an owner, or another process knows it."""
-    standby: bool = False
-    """Another process serves the page now."""
-    problem: Annotated[str, Meta(max_length=1000)] = ""
-    """Why nothing is served; empty: it is."""
+    standby: bool = False  # another process serves the page now
+    problem: Annotated[str, Meta(max_length=1000)] = ""  # why nothing is served; empty: it is
 
 
 def invitation(ready: PageReady) -> str:
     return f"watch it at {ready.url}" + (f" · to own this node there, type the code {ready.code}" if ready.code else "")
 
 
-def announce(page: "PageProcess") -> None:
-    """Tell a person where the page is, and what its owner needs there; a warning when there is none."""
+def announce(page: "PageProcess | None") -> None:
+    """Tell a person where the page is, and what its owner needs there; a warning when it is not served."""
+    if page is None:
+        return
     ready = page.ready()
     if ready.problem:
         logger.warning("there is no page: %s", ready.problem)
@@ -56,6 +53,10 @@ def announce(page: "PageProcess") -> None:
 
 def wanted(config: NodeConfig) -> bool:
     return config.login.page == "on" or (config.login.page == "auto" and config.monitor.view != "off")
+
+
+def start_page(config: NodeConfig, overrides: Sequence[str], stack: contextlib.ExitStack) -> "PageProcess | None":
+    return stack.enter_context(PageProcess(config, overrides)) if wanted(config) else None
 
 
 class PageProcess(contextlib.AbstractContextManager["PageProcess"]):
@@ -74,10 +75,10 @@ class PageProcess(contextlib.AbstractContextManager["PageProcess"]):
         self._reader.start()
 
     def __exit__(self, *_: object) -> None:
-        self._process.close(LEAVING_SECONDS)
+        self._process.close(5.0)
         self._reader.join()
 
-    def ready(self, seconds: float = READY_SECONDS) -> PageReady:
+    def ready(self, seconds: float = 20.0) -> PageReady:
         """The process's newest line; a problem when there is none by then, or it cannot be read."""
         self._answered.wait(seconds)
         try:
@@ -89,7 +90,7 @@ class PageProcess(contextlib.AbstractContextManager["PageProcess"]):
         """The first line is for `ready`; of later ones a new code is shown, and never logged."""
         assert self._process.stdout is not None
         with self._process.stdout as stream:
-            while line := stream.readline(MAX_LINE):
+            while line := stream.readline(4096):
                 self._newest = line
                 with contextlib.suppress(msgspec.DecodeError):
                     if self._answered.is_set() and (ready := msgspec.json.decode(line, type=PageReady)).code:
@@ -99,8 +100,7 @@ class PageProcess(contextlib.AbstractContextManager["PageProcess"]):
 
 
 LOOPBACK = {"127.0.0.1": socket.AF_INET, "::1": socket.AF_INET6}
-ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-"""This machine has no such address, so nobody else can hold it either."""
+ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # an address that is not here: nobody else can hold it either
 
 
 def open_sockets(port: int, also: str = "") -> list[socket.socket]:

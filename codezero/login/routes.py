@@ -5,27 +5,39 @@
                      "maxFeePerGas": n, "maxPriorityFeePerGas": n}}         without "to" for a deployment
     200 {"raw": "0x..", "address": "0x.."}      401: another token      409: the key is locked
 
+A passkey is registered, and proves later that its owner is there, by the two ceremonies of WebAuthn. The user is
+verified both times (finger, face or PIN). The relying party is the host of the page's origin: `localhost`, which all
+servers on this machine share, so that the PRF is asked with a salt that only this node's owner is told.
+
 No transaction that sends value is signed, and no program sees the key. `POST /api/claim/code` with {} makes a new code
 for claiming the node: {"code": "1234-5678"}, 409 once it has an owner.
 """
 
 import logging
 import secrets
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal, TypeVar
 
+import cbor2
 import msgspec
+import webauthn
 from aiohttp import web
+from cryptography.exceptions import UnsupportedAlgorithm
 from eth_account import Account
 from eth_utils.address import to_checksum_address
 from msgspec import Meta
-from webauthn.helpers import base64url_to_bytes
+from webauthn import helpers
+from webauthn.helpers import structs
+from webauthn.helpers.cose import COSEAlgorithmIdentifier
+from webauthn.helpers.decoded_public_key_to_cryptography import decoded_public_key_to_cryptography
+from webauthn.helpers.exceptions import WebAuthnException
+from webauthn.helpers.options_to_json_dict import options_to_json_dict
 
 from codezero.errors import HttpRefusal
-from codezero.login import passkey
 from codezero.login.guard import COOKIE, LOGIN, PROGRAM, Access, Routes, origin_of, session_of
 from codezero.login.login import Login, NewCode
-from codezero.login.vault import Passkey, Passphrase, Scrypt, new_salt
+from codezero.login.vault import Passkey, Passphrase, Scrypt
 from codezero.system.files import Address
 from codezero.system.web import RateLimit, answer, read_body
 
@@ -33,18 +45,25 @@ logger = logging.getLogger("codezero.login")
 T = TypeVar("T")
 Handler = Callable[[Login, web.Request, T], Awaitable[web.Response]]
 
-OFTEN = 30, 1.0
-"""Requests at once, and seconds until one more: of what costs little and guesses nothing."""
+OFTEN = 30, 1.0  # requests at once, and seconds until one more: of what costs little and guesses nothing
 CODE = 10, 10.0
-PASSPHRASE = 5, 30.0
-"""Some 2,900 guesses a day."""
+PASSPHRASE = 5, 30.0  # some 2,900 guesses a day
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Code = Annotated[str, Meta(max_length=32)]
 MAX_PASSPHRASE = 1024
+VERIFIED = structs.UserVerificationRequirement.REQUIRED
+ALGORITHMS = [
+    COSEAlgorithmIdentifier.ECDSA_SHA_256,
+    COSEAlgorithmIdentifier.EDDSA,
+    COSEAlgorithmIdentifier.RSASSA_PKCS1_v1_5_SHA_256,
+]
+# errors of the library over bytes that no authenticator makes
+MALFORMED = (WebAuthnException, cbor2.CBORError, UnsupportedAlgorithm, ValueError, TypeError, LookupError,
+             AttributeError, ArithmeticError, RecursionError)  # fmt: skip
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a request; {} where it has no fields. Bytes are base64url without padding."""
+    """The body of a request; {} where it has no fields. Bytes are base64url without padding."""
 
 
 class CodeBody(Body, frozen=True):
@@ -63,8 +82,7 @@ class PasskeyBody(Body, frozen=True):
     """prf: the secret, [32] bytes; null when this authenticator gives none."""
 
     ticket: Annotated[str, Meta(max_length=64)]
-    credential: dict[str, Any]
-    """RegistrationResponseJSON or AuthenticationResponseJSON, which `passkey` checks."""
+    credential: dict[str, Any]  # RegistrationResponseJSON or AuthenticationResponseJSON, which are checked later
     prf: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{43}=?\Z")] | None
 
 
@@ -95,7 +113,7 @@ class TransactionFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     to: Address | msgspec.UnsetType = msgspec.UNSET
 
     def fields(self) -> dict[str, Any]:
-        """As eth-account takes them."""
+        """The fields as eth-account takes them."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return fields if isinstance(self.to, msgspec.UnsetType) else fields | {"to": to_checksum_address(self.to)}
 
@@ -105,7 +123,7 @@ class SignBody(Body, frozen=True):
 
 
 def login_routes(login: Login) -> Routes:
-    """What pages request is open to everybody on this machine, and the handlers decide what they may do."""
+    """Make the routes. Those of pages are open to everybody on this machine; the handlers decide what one may do."""
 
     def post(path: str, form: type[T], handler: Handler[T], rate: tuple[int, float]) -> web.RouteDef:
         limit = RateLimit(*rate, login.clock)
@@ -137,8 +155,8 @@ async def show_session(request: web.Request) -> web.Response:
 
 async def claim_passkey_options(login: Login, request: web.Request, body: CodeBody) -> web.Response:
     login.check_code(body.code)
-    challenge, salt = secrets.token_bytes(32), new_salt()
-    options = passkey.creation_options(challenge, salt, origin_of(request))
+    challenge, salt = secrets.token_bytes(32), secrets.token_bytes(32)
+    options = creation_options(challenge, salt, origin_of(request))
     return answer(PasskeyOptions(login.passkey_claims.give((challenge, salt)), options))
 
 
@@ -147,32 +165,32 @@ async def claim_passkey(login: Login, request: web.Request, body: PasskeyBody) -
     if body.prf is None:
         raise HttpRefusal(422, "this authenticator cannot keep a secret; use a passphrase")
     challenge, salt = login.passkey_claims.take(body.ticket)
-    proof = passkey.register(body.credential, challenge, origin_of(request), salt)
-    return _entered(request, await login.claim(proof, proof.key(base64url_to_bytes(body.prf))))
+    proof = register(body.credential, challenge, origin_of(request), salt)
+    return _entered(request, await login.claim(proof, proof.key(helpers.base64url_to_bytes(body.prf))))
 
 
 async def claim_passphrase(login: Login, request: web.Request, body: NewPassphrase) -> web.Response:
     login.check_code(body.code)
-    proof = Passphrase(Scrypt(new_salt()))
+    proof = Passphrase(Scrypt(secrets.token_bytes(32)))
     return _entered(request, await login.claim(proof, await login.opener(body.passphrase, proof.scrypt)))
 
 
 async def login_passkey_options(login: Login, request: web.Request, _body: Body) -> web.Response:
     challenge = secrets.token_bytes(32)
-    options = passkey.request_options(challenge, login.owner(Passkey)[1], origin_of(request))
+    options = request_options(challenge, login.owner(Passkey)[1], origin_of(request))
     return answer(PasskeyOptions(login.passkey_logins.give(challenge), options))
 
 
 async def login_passkey(login: Login, request: web.Request, body: PasskeyBody) -> web.Response:
     challenge = login.passkey_logins.take(body.ticket)
     owner, proof = login.owner(Passkey)
-    counted = passkey.authenticate(body.credential, challenge, origin_of(request), proof)
+    counted = authenticate(body.credential, challenge, origin_of(request), proof)
     if body.prf is None:
         raise HttpRefusal(
             422, "the passkey gave no secret; use the browser and the authenticator that claimed the node"
         )
     wrong = "the passkey's secret does not open the key; use the authenticator that claimed the node"
-    return _entered(request, await login.enter(owner, proof.key(base64url_to_bytes(body.prf)), wrong, counted))
+    return _entered(request, await login.enter(owner, proof.key(helpers.base64url_to_bytes(body.prf)), wrong, counted))
 
 
 async def login_passphrase(login: Login, request: web.Request, body: GivenPassphrase) -> web.Response:
@@ -216,3 +234,92 @@ def _entered(request: web.Request, token: str) -> web.Response:
         COOKIE, token, max_age=login.sessions.seconds, path="/", httponly=True, samesite="Strict", secure=secure
     )
     return response
+
+
+def _asks_prf(salt: bytes) -> dict[str, Any]:
+    return {"extensions": {"prf": {"eval": {"first": helpers.bytes_to_base64url(salt)}}}}
+
+
+def creation_options(challenge: bytes, salt: bytes, origin: str) -> dict[str, Any]:
+    """PublicKeyCredentialCreationOptionsJSON."""
+    options = webauthn.generate_registration_options(
+        rp_id=_party_of(origin),
+        rp_name="CodeZero",
+        user_name=f"CodeZero node on {socket.gethostname()[:64]}",
+        challenge=challenge,
+        attestation=structs.AttestationConveyancePreference.NONE,
+        authenticator_selection=structs.AuthenticatorSelectionCriteria(
+            resident_key=structs.ResidentKeyRequirement.PREFERRED, user_verification=VERIFIED
+        ),
+        supported_pub_key_algs=ALGORITHMS,
+    )
+    return options_to_json_dict(options) | _asks_prf(salt)
+
+
+def _party_of(origin: str) -> str:
+    return origin.partition("://")[2].partition(":")[0]
+
+
+def request_options(challenge: bytes, passkey: Passkey, origin: str) -> dict[str, Any]:
+    """PublicKeyCredentialRequestOptionsJSON. Raises HttpRefusal at another host than that of the passkey."""
+    if passkey.relying_party != _party_of(origin):
+        raise HttpRefusal(403, f"this node's passkey works at {passkey.relying_party} only; open the page there")
+    options = webauthn.generate_authentication_options(
+        rp_id=passkey.relying_party,
+        challenge=challenge,
+        allow_credentials=[structs.PublicKeyCredentialDescriptor(id=passkey.credential)],
+        user_verification=VERIFIED,
+    )
+    return options_to_json_dict(options) | _asks_prf(passkey.salt)
+
+
+def register(credential: dict[str, Any], challenge: bytes, origin: str, salt: bytes) -> Passkey:
+    """credential: RegistrationResponseJSON, of any form. Raises HttpRefusal."""
+    try:
+        parsed = helpers.parse_registration_credential_json(credential)
+        # who made the authenticator is not asked; some tell all the same, and nothing of it is parsed
+        data: Any = cbor2.loads(parsed.response.attestation_object)["authData"]
+        parsed.response.attestation_object = cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": data})
+        verified = webauthn.verify_registration_response(
+            credential=parsed,
+            expected_challenge=challenge,
+            expected_rp_id=_party_of(origin),
+            expected_origin=origin,
+            require_user_verification=True,
+            supported_pub_key_algs=ALGORITHMS,
+        )
+        decoded_public_key_to_cryptography(helpers.decode_credential_public_key(verified.credential_public_key))
+        key = verified.credential_public_key
+        passkey = Passkey(verified.credential_id, key, verified.sign_count, salt, _party_of(origin))
+        msgspec.convert(msgspec.to_builtins(passkey), Passkey)  # within the bounds of the file
+    except MALFORMED as error:
+        raise _refused(error) from error
+    if parsed.raw_id != passkey.credential:
+        raise HttpRefusal(403, "the passkey was not accepted: it names itself differently twice")
+    return passkey
+
+
+def authenticate(credential: dict[str, Any], challenge: bytes, origin: str, passkey: Passkey) -> Passkey:
+    """credential: AuthenticationResponseJSON, of any form. The passkey with its new sign count. Raises HttpRefusal."""
+    try:
+        parsed = helpers.parse_authentication_credential_json(credential)
+        if parsed.raw_id != passkey.credential:
+            raise HttpRefusal(403, "this is another passkey; use the one that claimed the node")
+        verified = webauthn.verify_authentication_response(
+            credential=parsed,
+            expected_challenge=challenge,
+            expected_rp_id=passkey.relying_party,
+            expected_origin=origin,
+            credential_public_key=passkey.public_key,
+            credential_current_sign_count=passkey.sign_count,
+            require_user_verification=True,
+        )
+    except MALFORMED as error:
+        raise _refused(error) from error
+    return msgspec.structs.replace(passkey, sign_count=verified.new_sign_count)
+
+
+def _refused(error: Exception) -> HttpRefusal:
+    """A sentence of the library says what is wrong; of anything else only that something is."""
+    reason = str(error) if isinstance(error, WebAuthnException) else "it is malformed"
+    return HttpRefusal(403, f"the passkey was not accepted: {reason}")

@@ -23,19 +23,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from codezero.errors import LoginError
-from codezero.login.guard import (
-    ACCESS,
-    CALLERS,
-    LOGIN,
-    MAX_BODY,
-    ORIGINS,
-    PORT,
-    Access,
-    Routes,
-    add_headers,
-    add_routes,
-    guard,
-)
+from codezero.login.guard import CALLERS, LOGIN, PORT, Access, Routes, guarded_app
 from codezero.login.login import Login
 from codezero.login.page_process import LOOPBACK, open_sockets
 from codezero.login.routes import login_routes
@@ -55,9 +43,7 @@ def harden() -> None:
 STATIC = Path(__file__).with_name("static")
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml",
          ".txt": "text/plain"}  # fmt: skip
-"""What `scripts/build_page.sh` makes."""
-HASHED = re.compile(r"assets/.+-[A-Za-z0-9_-]{8}\.[a-z0-9]+")
-"""Such a file never changes: its name would."""
+HASHED = re.compile(r"assets/.+-[A-Za-z0-9_-]{8}\.[a-z0-9]+")  # such a file never changes: its name would
 MISSING = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>CodeZero</title></head><body>
 <h1>The page is not built yet</h1>
@@ -85,12 +71,9 @@ def page_routes(folder: Path = STATIC) -> list[web.RouteDef]:
     return [web.get("/{path:(?!api/).*}", page)]
 
 
-MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
-"""One of them is in every container of Docker or Podman."""
+MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))  # one of them is in every container of Docker or Podman
 ROUTES = Path("/proc/net/route")
 INTERFACES = Path("/sys/class/net")
-UP_BY_GATEWAY = 0x3
-"""RTF_UP and RTF_GATEWAY of linux/route.h."""
 
 
 class Entry(NamedTuple):
@@ -105,7 +88,7 @@ def default_route(routes: str) -> tuple[str, str] | None:
     in the machine's byte order. None: there is none."""
     for line in routes.splitlines()[1:]:
         interface, destination, gateway, flags, _, _, _, mask, *_ = line.split()
-        if int(destination, 16) == int(mask, 16) == 0 and int(flags, 16) & UP_BY_GATEWAY == UP_BY_GATEWAY:
+        if int(destination, 16) == int(mask, 16) == 0 and int(flags, 16) & 3 == 3:  # RTF_UP and RTF_GATEWAY
             return interface, socket.inet_ntoa(struct.pack("=I", int(gateway, 16)))
     return None
 
@@ -129,19 +112,14 @@ def find_entry() -> Entry:
         return Entry(address=towards.getsockname()[0], gateway=route[1])
 
 
+# errors of our own; what anybody sends that is not HTTP must not fill the log
 faults = logging.getLogger("codezero.login.http")
 faults.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
-"""Faults of our own; what strangers send that is not HTTP must not fill the log."""
 
 
 def build_app(login: Login, *others: Routes, origins: Sequence[str] = ()) -> web.Application:
     """The login's routes, then `others`, then the page's files. origins: `login.origins`."""
-    app = web.Application(middlewares=[guard], client_max_size=MAX_BODY)
-    app[LOGIN], app[ACCESS], app[ORIGINS] = login, {}, tuple(origins)
-    app.on_response_prepare.append(add_headers)
-    for routes in (login_routes(login), *others, {Access.OPEN: page_routes()}):
-        add_routes(app, routes)
-    return app
+    return guarded_app(login, (login_routes(login), *others, {Access.OPEN: page_routes()}), origins)
 
 
 @contextlib.asynccontextmanager

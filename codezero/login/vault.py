@@ -5,15 +5,19 @@
     device.key      32 random bytes, worth nothing without unlocked.json
 
 The cipher is AES-256-GCM; its key comes from a passkey's PRF secret by HKDF-SHA256, or from a passphrase by scrypt.
-Each use reads the files, so that a logout by another process counts at once. Python cannot wipe what its memory held
-for a moment. Who can read this user's files while a login lasts can read the key.
+The folder's files are readable by their owner alone, and written whole or not at all. `codezero logout` works on them
+from another process, so whoever changes several holds the lock, and each use reads them anew. Python cannot wipe what
+its memory held for a moment. Who can read this user's files while a login lasts can read the key.
 """
 
+import contextlib
 import hashlib
 import secrets
+import time
 import unicodedata
-from collections.abc import Callable
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -22,14 +26,84 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from msgspec import Meta
 
-from codezero.errors import HttpRefusal, LoginError
-from codezero.login.store import Folder
-from codezero.system.files import Address
+from codezero.errors import HttpRefusal, LoginError, translated
+from codezero.system.files import UNDECODABLE, Address, Lock, flush, read_private, write_atomic, write_new
+
+T = TypeVar("T")
 
 OWNER, UNLOCKED, DEVICE = "owner.json", "unlocked.json", "device.key"
 NONCE_BYTES = 12
 Salt = Annotated[bytes, Meta(min_length=16, max_length=64)]
 Method = Literal["passkey", "passphrase"]
+MAX_FILE = 64 << 10  # bytes
+LOCK = "login.lock"
+LOCK_SECONDS = 5.0
+
+
+class Folder:
+    """A folder of mode 0700 with files of mode 0600. Raises LoginError, and DiskFullError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with translated(LoginError, f"login.directory={path} cannot be used", OSError):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.chmod(0o700)
+
+    def read(self, name: str) -> bytes | None:
+        """None: there is no such file."""
+        path = self.path / name
+        if path.is_symlink():
+            raise LoginError(f"{path} is a link; move it away")
+        try:
+            return read_private(path, MAX_FILE, LoginError)
+        except LoginError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+
+    def write(self, name: str, content: bytes) -> None:
+        """In place of what was there; on the disk when this returns."""
+        with self._changing(name, "written"):
+            write_atomic(self.path / name, content, private=True, durable=True)
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write a file that is not there yet; False, and nothing is written, where it is."""
+        with self._changing(name, "written"):
+            return write_new(self.path / name, content, refusal=LoginError)
+
+    def delete(self, name: str) -> None:
+        """May be gone already. What a disk keeps of deleted files is beyond any program's reach."""
+        with self._changing(name, "deleted"):
+            (self.path / name).unlink(missing_ok=True)
+
+    def load(self, name: str, of: type[T]) -> T | None:
+        """The JSON in a file. None: there is no such file."""
+        content = self.read(name)
+        try:
+            return None if content is None else msgspec.json.decode(content, type=of)
+        except UNDECODABLE:  # its text could show a part of the file
+            raise LoginError(f"{self.path / name} is damaged; restore a copy, or move it away") from None
+
+    def save(self, name: str, value: msgspec.Struct) -> None:
+        self.write(name, msgspec.json.encode(value))
+
+    @contextlib.contextmanager
+    def locked(self) -> Generator[None]:
+        """Alone among all processes, each of which only reads and writes small files. Not to be nested."""
+        path, deadline = self.path / LOCK, time.monotonic() + LOCK_SECONDS
+        with contextlib.closing(Lock(path, LoginError)) as lock:
+            while not lock.take():
+                if time.monotonic() >= deadline:
+                    raise LoginError(f"another process holds {path}; end it, then try again")
+                time.sleep(0.01)
+            yield
+
+    @contextlib.contextmanager
+    def _changing(self, name: str, done: str) -> Generator[None]:
+        """See that what happens in the block is on the disk afterwards."""
+        with translated(LoginError, f"{self.path / name} cannot be {done}", OSError):
+            yield
+            flush(self.path)
 
 
 class Sealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,7 +127,7 @@ class Sealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scrypt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a passphrase becomes a key: a guess takes 128 MiB and some 0.4 s. A file can ask for 1 GiB at most."""
+    """Makes a key of a passphrase: a guess takes 128 MiB and some 0.4 s. A file can ask for 1 GiB at most."""
 
     salt: Salt
     n: Annotated[int, Meta(ge=1 << 12, le=1 << 20)] = 1 << 17
@@ -65,10 +139,6 @@ class Scrypt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         plain = unicodedata.normalize("NFKC", passphrase).encode()
         memory = 128 * self.n * self.r * self.p + (1 << 20)
         return hashlib.scrypt(plain, salt=self.salt, n=self.n, r=self.r, p=self.p, maxmem=memory, dklen=32)
-
-
-def new_salt() -> bytes:
-    return secrets.token_bytes(32)
 
 
 class Passkey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="method", tag="passkey"):

@@ -6,9 +6,14 @@
 
 Nothing that is sent is executed. Web pages are refused; so are other machines without the token, but for the first
 three routes where the service is open. A judge that cannot answer is a 503, never a score of 0.
+
+A receipt is what the judge read, signed, so that anybody with its weights can redo one reading of a batch: each
+program's scores as whole numbers of 1/GRID nats, read alone by a float64 forward pass on a CPU, which is the same on
+every kernel set that was tried. A lie is refuted by reading one program (refereed delegation, arXiv 2502.19405).
 """
 
 import asyncio
+import hashlib
 import re
 import secrets
 import time
@@ -16,7 +21,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from aiohttp import web
@@ -24,26 +29,91 @@ from aiohttp.typedefs import Handler
 from msgspec import Meta
 
 from codezero.code.assertions import as_problem
-from codezero.errors import CodeZeroError, HttpRefusal, ProblemError
-from codezero.market.receipts import MAX_ITEMS, Leaf, Receipt, ReceiptItem, SignedReceipt, digest, signed_bytes, tree
+from codezero.errors import CodeZeroError, EvaluatorError, HttpRefusal, ProblemError
+from codezero.system.files import Hex
 from codezero.system.state import Newest
 from codezero.system.web import RateLimit, answer, check_bearer, error, read_body, refuse
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Status, Verdict
 
-MAX_BODY, MAX_ANSWER = 256 << 10, 64 << 10
-"""Bytes of a request; characters of an answer."""
+MAX_BODY, MAX_ANSWER, MAX_ITEMS = 256 << 10, 64 << 10, 64  # bytes, characters, items of a batch
 MAX_SESSIONS, SESSION_SECONDS = 10_000, 3600.0
-MAX_WAITING = 8
-"""Requests for the judge, which reads one after another."""
-QUESTIONS, BATCHES, MAX_CALLERS = (30, 2.0), (10, 6.0), 4096
-"""Of an address: at once, and seconds until one more; and addresses that are remembered."""
-ALL = 10
-"""Times as much for all addresses together."""
+MAX_WAITING = 8  # requests for the judge, which reads one after another
+QUESTIONS, BATCHES = (30, 2.0), (10, 6.0)  # of an address: at once, and seconds until one more
+MAX_CALLERS, ALL = 4096, 10  # addresses that are remembered; times as much for all of them together
+GRID = 10_000  # steps of a nat; honest readings are at most one step apart
+CONTEXT = b"cz1-judge"  # before what is signed: the signature is good for nothing else
 TURN = re.compile(r"\s*(?:<\|?(?:im_end|eot_id|end_of_turn|im_start|start_of_turn)\|?>\s*)*(?:assistant|model)\b:?|"
-                  r"\s*\[/INST\]")  # fmt: skip
-"""What a chat template puts between a question and its answer, special tokens left out or not."""
+                  r"\s*\[/INST\]")  # fmt: skip  # what chat templates put between a question and its answer
 CLIENT_ROUTES = ("/request-question", "/submit-answer", "/current_clue")
 Name = Annotated[str, Meta(max_length=256)]
+Text = Annotated[str, Meta(max_length=1 << 16)]
+HexBytes = Annotated[str, Meta(pattern=r"^(?:[0-9a-f]{2}){1,1024}\Z")]
+Scores = Annotated[tuple[Annotated[int, Meta(ge=-(1 << 40), le=1 << 40)], ...], Meta(max_length=8)]
+
+
+class ReceiptItem(msgspec.Struct, frozen=True):
+    """A program to judge. entry_point: None is read off the tests; empty: it reads stdin and writes stdout."""
+
+    question: Annotated[str, Meta(min_length=1, max_length=1 << 16)]
+    tests: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=MAX_ITEMS)]
+    completion: Text
+    entry_point: Annotated[str, Meta(max_length=128)] | None = None
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits."""
+        return hashlib.sha256(canonical(self)).hexdigest()
+
+
+class ProgramReading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The judge's reading of one item. scores: in steps of 1/GRID nats; None where it read nothing."""
+
+    item: Hex
+    scores: Scores | None
+    status: Status
+
+    def agrees(self, scores: Sequence[int] | None) -> bool:
+        """Are they one reading, up to a step of the grid?"""
+        if self.scores is None or scores is None:
+            return self.scores is scores
+        near = (abs(a - b) <= 1 for a, b in zip(self.scores, scores, strict=True))
+        return len(self.scores) == len(scores) and all(near)
+
+
+class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All that is signed. judge: digest of weights, prompts and grid."""
+
+    judge: Hex
+    readings: Annotated[tuple[ProgramReading, ...], Meta(min_length=1, max_length=MAX_ITEMS)]
+    v: Literal[2] = 2
+
+
+class SignedReceipt(msgspec.Struct, frozen=True):
+    """A receipt in the answer of `/v1/verdicts`. public_key: libp2p's `PublicKey` message."""
+
+    receipt: Receipt
+    public_key: HexBytes
+    signature: HexBytes
+
+    def check(self, items: Sequence[ReceiptItem], verify: Callable[[bytes, bytes, bytes], bool]) -> None:
+        """Raises EvaluatorError, unless it is signed, and of these items.
+
+        verify: does (public key, signature, message) hold?
+        """
+        key, signature = bytes.fromhex(self.public_key), bytes.fromhex(self.signature)
+        if not verify(key, signature, signed_bytes(self.receipt)):
+            raise EvaluatorError("the signature is not of this receipt and key")
+        if [reading.item for reading in self.receipt.readings] != [item.digest for item in items]:
+            raise EvaluatorError("the receipt is of other items than these")
+
+
+def canonical(value: object) -> bytes:
+    """JSON without white space, keys in order."""
+    return msgspec.json.encode(value, order="sorted")
+
+
+def signed_bytes(value: msgspec.Struct, context: bytes = CONTEXT) -> bytes:
+    return context + canonical(value)
 
 
 class QuestionRequest(msgspec.Struct):
@@ -87,12 +157,12 @@ class Clue(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeParts:
-    """What the service asks; `score` and `read` are called from one thread at a time."""
+    """Parts that the service calls; `score` and `read` are called from one thread at a time."""
 
     draw: Callable[[], Problem]
     score: Callable[[Sequence[RolloutGroup]], list[ScoredGroup]]
+    # scores of each group's one completion, alone, in steps of the grid; None: no receipts are signed
     read: Callable[[Sequence[RolloutGroup]], list[tuple[int, ...] | None]] | None
-    """Scores of each group's one completion, alone, in steps of the grid; None: no receipts are signed."""
     sign: Callable[[bytes], bytes]
     public_key: bytes
     card: Card
@@ -148,7 +218,7 @@ class JudgeService:
             return error(503, f"the judge cannot answer: {failure}", **{"Retry-After": "10"})
 
     def _take(self, request: web.Request, kind: str, burst: int, seconds: float) -> None:
-        """Of the address's allowance and of everybody's. Raises HttpRefusal."""
+        """Take one request from the address's allowance and from everybody's. Raises HttpRefusal."""
         for who, times in ((str(request.remote), 1), ("", ALL)):
             limit = self._limits.get((who, kind)) or RateLimit(burst * times, seconds / times, self._clock)
             self._limits[who, kind] = limit
@@ -173,8 +243,8 @@ class JudgeService:
             problem = await asyncio.to_thread(self._parts.draw)
         now, session = self._clock(), secrets.token_urlsafe(24)
         self._sessions[session] = _Session(problem, body.round_number, now + SESSION_SECONDS)
-        given = {"session_id": session, "question": problem.question, "round_number": body.round_number}
-        return answer(given | {"expires_in": SESSION_SECONDS})
+        place = {"session_id": session, "round_number": body.round_number, "expires_in": SESSION_SECONDS}
+        return answer(place | {"question": problem.question})
 
     async def _answer(self, request: web.Request) -> web.Response:
         """A session's only answer, whether the judge can read it or not."""
@@ -208,18 +278,21 @@ class JudgeService:
             scored = iter(await asyncio.to_thread(self._parts.score, usable))
             read = iter(await asyncio.to_thread(reader, usable) if reader else ())
         verdicts = [
-            next(scored).verdicts[0] if isinstance(group, RolloutGroup) else _unreadable(group) for group in groups
+            Verdict(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, Status.UNAVAILABLE, (group,))  # why it cannot be read
+            if isinstance(group, str)
+            else next(scored).verdicts[0]
+            for group in groups
         ]
-        result = {"verdicts": [shown(verdict) for verdict in verdicts], "calibration": self._parts.card.calibration}
+        result = {"verdicts": list(map(shown, verdicts)), "calibration": self._parts.card.calibration}
         if reader is None:
             return answer(result)
-        leaves = tuple(
-            Leaf(digest(item), next(read) if isinstance(group, RolloutGroup) else None, verdict.status)
+        readings = tuple(
+            ProgramReading(item.digest, next(read) if isinstance(group, RolloutGroup) else None, verdict.status)
             for item, group, verdict in zip(batch.items, groups, verdicts, strict=True)
         )
-        receipt = Receipt(self._parts.card.judge, len(leaves), tree(leaves)[-1][0].hex())
+        receipt = Receipt(self._parts.card.judge, readings)
         signature = await asyncio.to_thread(self._parts.sign, signed_bytes(receipt))
-        signed = SignedReceipt(receipt, leaves, self._parts.public_key.hex(), signature.hex())
+        signed = SignedReceipt(receipt, self._parts.public_key.hex(), signature.hex())
         return answer(result | msgspec.structs.asdict(signed))
 
     async def _clue(self, _: web.Request) -> web.Response:
@@ -240,17 +313,17 @@ class JudgeService:
 
 
 def without_prompt(question: str, text: str) -> str:
-    """What a model added, where its prompt came along: the text behind the first occurrence of the question.
+    """Remove the prompt that came along with an answer: return the text behind the first occurrence of the question.
 
     White space counts for nothing. A text that does not repeat the question is taken whole; one that quotes it once
     more keeps the quotation.
     """
     places = [at for at, character in enumerate(text) if not character.isspace()]
-    wanted = "".join(question.split())
-    at = "".join(text[place] for place in places).find(wanted)
-    if not wanted or at < 0:
+    prompt = "".join(question.split())
+    at = "".join(text[place] for place in places).find(prompt)
+    if not prompt or at < 0:
         return text
-    rest = text[places[at + len(wanted) - 1] + 1 :]
+    rest = text[places[at + len(prompt) - 1] + 1 :]
     turn = TURN.match(rest)
     return rest[turn.end() if turn else 0 :].strip()
 
@@ -260,7 +333,7 @@ def shown(verdict: Verdict) -> dict[str, object]:
 
 
 def as_group(item: ReceiptItem) -> RolloutGroup | str:
-    """Or why its tests cannot be read."""
+    """Convert an item to a rollout group, or say why its tests cannot be read."""
     try:
         return _group(as_problem(item.question, item.tests, item.entry_point), item.completion)
     except ProblemError as failure:
@@ -269,10 +342,6 @@ def as_group(item: ReceiptItem) -> RolloutGroup | str:
 
 def _group(problem: Problem, text: str) -> RolloutGroup:
     return RolloutGroup(problem, (Completion(text, (), (), finished=True),), peer_id="client", round=0, policy_step=0)
-
-
-def _unreadable(why: str) -> Verdict:
-    return Verdict(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, Status.UNAVAILABLE, (why,))
 
 
 async def describe(_: web.Request) -> web.Response:

@@ -1,141 +1,67 @@
-"""`market.sqlite` of a run: what was seen, shown and settled, each once. One node writes it, anybody may read it.
+"""`market.sqlite` of a run: what was seen, reported and settled, each once. One node writes it, anybody may read it.
 
-WAL, so that a kill loses nothing. A power cut may lose the newest rows, but never a seal whose root is on the way to a
-chain: that alone waits for the disk (synchronous=FULL), and many small writes in an iteration do not.
+WAL, so that a kill loses nothing; a power cut may lose the newest rows.
 """
 
 import sqlite3
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import closing, contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
 from codezero.errors import MarketError, translated
-from codezero.market.games import Game
-from codezero.market.payout import MOST, START
-from codezero.market.pricing import Score
+from codezero.market.games import MOST, MOST_GAMES, START, STEPS, Game, Outcomes, Reports
+from codezero.market.record import PriceRow, Score
 from codezero.system.files import LOCAL, closed_on_failure
 
 FILE = "market.sqlite"
-BUSY_SECONDS = 5.0
-KEPT_ROUNDS, MOST_BYTES, ROUNDS_AT_ONCE = 300, 48 << 20, 10
-"""Older games are dropped with all that is about them, and so many more when the file fills; balances and scores stay.
-"""
-KEPT_SCORES = 400
-"""Of one peer."""
+KEPT_ROUNDS, MOST_BYTES, ROUNDS_AT_ONCE = 300, 48 << 20, 10  # older games go, and more when the file fills
+KEPT_SCORES = 400  # of one peer
 SCHEMA = """
 PRAGMA journal_mode=WAL;
 PRAGMA synchronous=NORMAL;
-CREATE TABLE IF NOT EXISTS items(
-    kind TEXT NOT NULL, round INTEGER NOT NULL, peer TEXT NOT NULL, name BLOB NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY(kind, round, peer, name)
+CREATE TABLE IF NOT EXISTS games(
+    id BLOB PRIMARY KEY, round INTEGER NOT NULL, opener TEXT NOT NULL, game BLOB NOT NULL, evidence BLOB, result BLOB
+);
+CREATE INDEX IF NOT EXISTS games_of ON games(round, opener);
+CREATE TABLE IF NOT EXISTS reports(
+    game BLOB NOT NULL, peer TEXT NOT NULL, step INTEGER NOT NULL, q INTEGER NOT NULL, PRIMARY KEY(game, peer, step)
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS items_named ON items(kind, name);
 CREATE TABLE IF NOT EXISTS balances(peer TEXT PRIMARY KEY, milli INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS scores(
     number INTEGER PRIMARY KEY, peer TEXT NOT NULL, opener TEXT NOT NULL, first REAL NOT NULL, last REAL NOT NULL
 );
 CREATE INDEX IF NOT EXISTS scores_of ON scores(peer);
+CREATE TABLE IF NOT EXISTS note(id INTEGER PRIMARY KEY CHECK(id = 0), note BLOB NOT NULL);
 """
-T = TypeVar("T")
-
-
-class Fact(StrEnum):
-    """What an item is; its round, peer and name."""
-
-    GAME = "game"
-    """Announced: round, opener, game id."""
-    SEAL = "seal"
-    """Own reports and their salt: round."""
-    ROOT = "root"
-    """As anchored, or as announced where there is no chain: round, peer, root."""
-    READ = "read"
-    """A round whose anchors, or ballots, are all read: round, `anchors` or `ballots`."""
-    REVEAL = "reveal"
-    """The reports under a root, shown in time: round of the seal, peer, root."""
-    LATE = "late"
-    """The same, shown later."""
-    SECRET = "secret"
-    """The opening of an own game: round, opener, game id."""
-    OPENING = "opening"
-    """Shown: round, opener, game id."""
-    EVIDENCE = "evidence"
-    """What a game's opener executed: round, opener, game id."""
-    EXECUTED = "executed"
-    """The answer that own executions agree on, or None: round, opener, game id."""
-    BALLOT = "ballot"
-    """A juror's answers to games of a round: round of the games, juror."""
-    VALUES = "values"
-    """What own attempts return: round, opener, game id."""
-    PRICE = "price"
-    """PriceRow: round, opener, game id."""
-    RESULT = "result"
-    """GameResult: round, opener, game id."""
-    CONFIRMED = "confirmed"
-    """A value that the node stands behind: round, opener, game id."""
-    NOTE = "note"
-    """The state of the node's own part, under a name: round 0."""
-
-
-class PriceRow(msgspec.Struct, frozen=True):
-    """Of a game, after each step whose reports are seen, oldest first. [steps][K]"""
-
-    skilled: list[list[float]]
-    robust: list[list[float]]
-    voters: int
-    """Peers with a vote in the newest."""
+ROWS = "SELECT game, coalesce(evidence, x'90'), coalesce(result, x'c0') FROM games WHERE"
 
 
 class GameResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a game ended on this node."""
+    """The end of a game on this node."""
 
-    answer: int | None = None
-    """What points were paid for; None: void, or no chain."""
-    void: str = ""
-    """Why no points were paid; empty: they were."""
-    truth: int | None = None
-    """What records were kept by; None: nobody executed it."""
-    contested: bool = False
-    """Own execution says something else than the ballots."""
-    wins: dict[str, int] = {}
-    """By peer, milli-points."""
-    jury: list[str] = []
-    """Peers with a seat."""
+    right: bool | None = None  # none: it could not be decided
+    void: str = ""  # why no points were paid; empty: they were
+    wins: dict[str, int] = {}  # by peer, milli-points
+    price: PriceRow | None = None
     brier: dict[str, float] = {}
-    """Where the truth is known: of `own` report, of the `equal` pool, of the `skilled` and `robust` price."""
-    pools: list[list[float]] = []
-    """[2][K] Of the others' reports, before they are sharpened: skilled and robust; empty where nobody has a vote."""
-    confirmed_right: bool | None = None
-    """Was the value that the node would have confirmed the truth? None: it would have confirmed none."""
-    price: float | None = None
-    """The skilled price of the likeliest answer, where the truth is known."""
-    right: bool = False
-    """Was that answer the truth?"""
+    """Scores of the `own` report, the others' `mean` and their `price`, where this node executed the attempt."""
 
 
 class PlayerNote(msgspec.Struct, frozen=True):
-    """What the node's part says of itself, under the name NOTE."""
+    """The state of the node's part in the market, for the page."""
 
     round: int
-    why: str
-    """Why there are no bets; empty: there are."""
-    counts: dict[str, int]
-    """Since the start of the process."""
-    confirming: bool = False
+    why: str  # why there are no bets; empty: there are
 
 
-NOTE = b"player"
-
-
-class LedgerRow(NamedTuple):
-    round: int
-    peer: str
-    name: bytes
-    data: Any
+class GameRow(NamedTuple):
+    game: Game
+    evidence: Outcomes
+    result: GameResult | None
 
 
 class Ledger:
@@ -146,7 +72,7 @@ class Ledger:
         with translated(MarketError, f"{path} cannot be used", sqlite3.Error, mend=f"move it away; {LOCAL}"):
             uri = f"{path.absolute().as_uri()}{'?mode=ro' if read_only else ''}"
             self._connection = sqlite3.connect(
-                uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                uri, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
             )
             with closed_on_failure(self._connection):
                 if not read_only:
@@ -159,69 +85,67 @@ class Ledger:
     @contextmanager
     def transaction(self) -> Generator[None]:
         """All of it or nothing, also when killed."""
-        with self._turn, translated(MarketError, f"{self.path} cannot be written", sqlite3.Error):
-            self._connection.execute("BEGIN IMMEDIATE")
+        with self._turn:
+            self._run("BEGIN IMMEDIATE")
             try:
                 yield
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                self._run("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
+            self._run("COMMIT")
 
-    def put(self, entry: Fact, round: int, peer: str, name: bytes, data: object, *, replace: bool = False) -> bool:
-        """Is it new? What is there already stands, unless `replace`."""
-        query = f"INSERT OR {'REPLACE' if replace else 'IGNORE'} INTO items VALUES(?, ?, ?, ?, ?)"
-        with self._turn:
-            if entry is Fact.SEAL:
-                self._run("PRAGMA synchronous=FULL")
-            self._run(query, entry, round, peer, name, msgspec.msgpack.encode(data))
-            ((new,),) = self._run("SELECT changes()")
-            if entry is Fact.SEAL:
-                self._run("PRAGMA synchronous=NORMAL")
-        return new > 0
+    def add(self, game: Game) -> bool:
+        """Keep a game, unless its opener has opened as many as it may in that round. Is it new?"""
+        with self.transaction():
+            count = "SELECT count(*) FROM games WHERE round=? AND opener=?"
+            if self._run(count, game.round, game.opener)[0][0] >= MOST_GAMES:
+                return False
+            return self._changes(
+                "INSERT OR IGNORE INTO games(id, round, opener, game) VALUES(?, ?, ?, ?)",
+                game.id, game.round, game.opener, msgspec.msgpack.encode(game),
+            )  # fmt: skip
 
-    def get(self, entry: Fact, round: int, peer: str, name: bytes, kind: type[T]) -> T | None:
-        found = self._rows("kind=? AND round=? AND peer=? AND name=?", kind, entry, round, peer, name)
-        return found[0].data if found else None
+    def add_evidence(self, game: bytes, opener: str, outcomes: Outcomes) -> None:
+        """Keep the evidence on a game of this opener; the newest counts."""
+        data = msgspec.msgpack.encode(outcomes)
+        self._run("UPDATE games SET evidence=? WHERE id=? AND opener=? AND result IS NULL", data, game, opener)
 
-    def of(self, entry: Fact, game: Game, kind: Any) -> Any:
-        """The one of those named by round, opener and game id; None: there is none."""
-        return self.get(entry, game.round, game.opener, game.id, kind)
+    def add_report(self, game: bytes, peer: str, round: int, q: int) -> bool:
+        """Keep a peer's report on a game that is open in this round: the first one at a step counts. Is it new?"""
+        step = "? - round - 1"
+        is_open = f"id=? AND result IS NULL AND {step} BETWEEN 0 AND {STEPS - 1}"
+        query = f"INSERT OR IGNORE INTO reports SELECT id, ?, {step}, ? FROM games WHERE {is_open}"
+        return self._changes(query, peer, round, q, game, round)
 
-    def all(self, entry: Fact, kind: Any, rounds: Iterable[int] | None = None) -> list[LedgerRow]:
-        """Oldest round first. rounds: none others."""
-        if rounds is None:
-            return self._rows("kind=?", kind, entry)
-        return [item for number in rounds for item in self._rows("kind=? AND round=?", kind, entry, number)]
+    def starting(self, digits: str) -> list[GameRow]:
+        """Games whose ids begin with these hexadecimal digits, two at most."""
+        return self._rows("substr(hex(id), 1, ?)=? LIMIT 2", len(digits), digits.upper())
 
-    def named(self, entry: Fact, name: bytes, kind: Any) -> list[LedgerRow]:
-        return self._rows("kind=? AND name=?", kind, entry, name)
+    def since(self, round: int) -> list[GameRow]:
+        """Games announced in this round or later: oldest round first, and one of each opener before a second of any."""
+        rank = "row_number() OVER (PARTITION BY round, opener ORDER BY id)"
+        return self._rows(f"round >= ? ORDER BY round, {rank}, id", round)
 
-    def newest(self, entry: Fact, kind: Any, limit: int, before: int = 1 << 62) -> list[LedgerRow]:
-        """Of rounds below `before`, newest first."""
-        return self._rows("kind=? AND round<?", kind, entry, before, order=f"DESC LIMIT {int(limit)}")
+    def newest(self, limit: int, before: int = 1 << 62, *, settled: bool = False, of: str = "") -> list[GameRow]:
+        """Games of rounds below `before`, newest first. of: a peer that has reported on them."""
+        which = " AND result IS NOT NULL" if settled else ""
+        which += " AND id IN (SELECT game FROM reports WHERE peer=?)" if of else ""
+        return self._rows(f"round < ?{which} ORDER BY round DESC, id LIMIT ?", before, *([of] if of else []), limit)
 
-    def unsettled(self, kind: Any) -> list[LedgerRow]:
-        """Games without a result, oldest first."""
-        done = "SELECT 1 FROM items AS r WHERE r.kind='result' AND (r.round, r.peer, r.name)=(g.round, g.peer, g.name)"
-        return self._rows(f"g.kind=? AND NOT EXISTS ({done})", kind, Fact.GAME)
+    def reports(self, game: bytes) -> dict[str, Reports]:
+        """[STEPS] by peer."""
+        reports: dict[str, list[int | None]] = {}
+        for peer, step, q in self._run("SELECT peer, step, q FROM reports WHERE game=? ORDER BY peer", game):
+            reports.setdefault(peer, [None] * STEPS)[step] = q
+        return {**reports}
 
-    def starting(self, entry: Fact, digits: str, kind: Any) -> list[LedgerRow]:
-        """Whose names begin with these hexadecimal digits, two at most."""
-        where = "kind=? AND substr(hex(name), 1, ?)=?"
-        return self._rows(where, kind, entry, len(digits), digits.upper(), order="LIMIT 2")
-
-    def count(self, entry: Fact, round: int | None = None) -> int:
-        """Of one round, or of all."""
-        which, values = ("", ()) if round is None else (" AND round=?", (round,))
-        return self._run(f"SELECT count(*) FROM items WHERE kind=?{which}", entry, *values)[0][0]
-
-    def settle(self, item: LedgerRow, wins: dict[str, int], scores: dict[str, Score]) -> bool:
+    def settle(self, game: Game, result: GameResult, scores: dict[str, Score]) -> bool:
         """Record how a game ended and pay it, once: False where that was done before."""
         with self.transaction():
-            if not self.put(Fact.RESULT, *item):
+            data = msgspec.msgpack.encode(result)
+            if not self._changes("UPDATE games SET result=? WHERE id=? AND result IS NULL", data, game.id):
                 return False
-            for peer, win in wins.items():
+            for peer, win in result.wins.items():
                 milli = min(MOST, max(0, self.balance(peer) + win))
                 self._run("INSERT OR REPLACE INTO balances VALUES(?, ?)", peer, milli)
             for peer, score in scores.items():
@@ -234,34 +158,48 @@ class Ledger:
         return rows[0][0] if rows else START
 
     def balances(self) -> dict[str, int]:
-        """Of all that a game paid: milli-points by peer."""
+        """Milli-points of all that a game paid, by peer."""
         return dict(self._run("SELECT peer, milli FROM balances"))
 
     def scores(self) -> dict[str, list[Score]]:
         """By peer, oldest first."""
-        found: dict[str, list[Score]] = {}
+        scores: dict[str, list[Score]] = {}
         for peer, *score in self._run("SELECT peer, opener, first, last FROM scores ORDER BY number"):
-            found.setdefault(peer, []).append(Score(*score))
-        return {peer: rows[-KEPT_SCORES:] for peer, rows in found.items()}
+            scores.setdefault(peer, []).append(Score(*score))
+        return {peer: rows[-KEPT_SCORES:] for peer, rows in scores.items()}
+
+    def note(self) -> PlayerNote | None:
+        rows = self._run("SELECT note FROM note")
+        return self._decode(rows[0][0], PlayerNote) if rows else None
+
+    def write_note(self, note: PlayerNote) -> None:
+        self._run("INSERT OR REPLACE INTO note VALUES(0, ?)", msgspec.msgpack.encode(note))
 
     def forget(self, round: int) -> None:
-        """Drop what is too old at this round."""
+        """Drop games that are too old at this round; balances and scores stay."""
         with self.transaction():
             pages, free, size = (
                 self._run(f"PRAGMA {name}")[0][0] for name in ("page_count", "freelist_count", "page_size")
             )
-            first = self._run("SELECT min(round) FROM items WHERE round > 0")[0][0] or round
+            first = self._run("SELECT coalesce(min(round), ?) FROM games", round)[0][0]
             more = ROUNDS_AT_ONCE if (pages - free) * size > MOST_BYTES else 0
-            self._run("DELETE FROM items WHERE round > 0 AND round < ?", max(round - KEPT_ROUNDS, first + more))
+            if first < (until := max(round - KEPT_ROUNDS, first + more)):
+                self._run("DELETE FROM reports WHERE game IN (SELECT id FROM games WHERE round < ?)", until)
+                self._run("DELETE FROM games WHERE round < ?", until)
 
-    def _rows(self, where: str, kind: Any, *values: object, order: str = "") -> list[LedgerRow]:
-        query = f"SELECT round, peer, name, data FROM items AS g WHERE {where} ORDER BY round {order}"
+    def _rows(self, where: str, *values: object) -> list[GameRow]:
+        kinds: tuple[Any, ...] = Game, Outcomes, GameResult | None
+        rows = self._run(f"{ROWS} {where}", *values)
+        return [GameRow(*(self._decode(*pair) for pair in zip(row, kinds, strict=True))) for row in rows]
+
+    def _decode(self, data: bytes, kind: Any) -> Any:
         with translated(MarketError, f"{self.path} is damaged", msgspec.MsgspecError, mend="move it away"):
-            rows = self._run(query, *values)
-            return [
-                LedgerRow(round, peer, name, msgspec.msgpack.decode(data, type=kind))
-                for round, peer, name, data in rows
-            ]
+            return msgspec.msgpack.decode(data, type=kind)
+
+    def _changes(self, query: str, *values: object) -> bool:
+        with self._turn:
+            self._run(query, *values)
+            return self._run("SELECT changes()")[0][0] > 0
 
     def _run(self, query: str, *values: object) -> list[Any]:
         """The rows, read whole: threads that ask the same share a statement."""
@@ -270,8 +208,8 @@ class Ledger:
 
 
 @contextmanager
-def opened(folder: Path) -> Generator["Ledger | None"]:
-    """Of a run, to read; None where the run has no market."""
+def opened(folder: Path) -> Generator[Ledger | None]:
+    """Open the ledger of a run to read it; None where the run has no market."""
     path = folder / FILE
     if not path.is_file():
         yield None

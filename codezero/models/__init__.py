@@ -1,20 +1,19 @@
-"""What torch may find of cards and launchers. Imports nothing heavy, because it has to come before torch does."""
+"""Cards and launchers that torch may find. Imports nothing heavy, because it has to come before torch does."""
 
 import os
 import re
 
 VARIABLE = "CPU_ONLY"
+# drivers show a process only the cards that these name: none
 HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-"""Drivers show a process only the cards that these name: none."""
 LAUNCHER = re.compile(
     "((LOCAL|GROUP|ROLE|NODE)_)?(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT)|ROLE_NAME|FORK_LAUNCHED|MPI_LOCAL.+|"
     "(ACCELERATE|FSDP|PARALLELISM_CONFIG|MEGATRON_LM|TORCHELASTIC|PMI|OMPI_COMM_WORLD|MV2_COMM_WORLD)_.+"
-)
-"""Variables of a job that the shell is part of; a node is none, and its trainer's ranks are given theirs."""
+)  # variables of a job that the shell is part of; a node is none, and its trainer's ranks are given theirs
 
 
 def cpu_only() -> bool:
-    """Did the user ask for it? Empty, 0, false and no mean no."""
+    """True where the user asked for it; empty, 0, false and no mean no."""
     return os.environ.get(VARIABLE, "").strip().lower() not in ("", "0", "false", "no")
 
 

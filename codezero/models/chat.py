@@ -1,20 +1,24 @@
 """Text to token ids, the same way for every role: prompts and follow-up turns by the chat template, completions bare.
 
-Text comes from strangers. Special tokens spelt out in a prompt are removed, so that nobody can end the user's turn and
-speak as the assistant; in a completion they are encoded letter by letter, so that a judge sees them.
-"""
+Text comes from peers and models. Special tokens spelt out in a prompt are removed, so that nobody can end the user's
+turn and speak as the assistant; in a completion they are encoded letter by letter, so that a judge sees them."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+from __future__ import annotations
+
 import bisect
 from collections.abc import Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from jinja2 import TemplateError
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int
 
 _ANSWER, _ASK = "placeholder of the answer", "placeholder of the ask"
 _QUESTIONS = ("What is asked?", "Something else, longer:\n\n1. this\n2. that")
@@ -24,16 +28,14 @@ class Conversation:
     """Follow-ups after an answer by one tokenizer's chat template.
 
     The template is rendered with placeholders and cut there: [question][answer][ask][next answer, begun]. The end of
-    the assistant's turn has to be a special token, which no stranger's text can spell. A template without one, or one
+    the assistant's turn has to be a special token, which no text can spell. A template without one, or one
     that renders a turn differently when another follows, cannot be cut.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
-        self._before, self._after = "", ""
-        """The text between an answer and an ask, and between that and the next answer."""
-        self.why_not = self._cut()
-        """Why there can be no follow-ups; empty when there can."""
+        self._before, self._after = "", ""  # text between an answer and an ask, and between that and the next answer
+        self.why_not = self._cut()  # why there can be no follow-ups; empty when there can
 
     def follow_ups(self, asks: Sequence[str]) -> list[list[int]]:
         """Ids from the end of an answer, through the ask, to where the next answer begins. See `why_not`."""
@@ -100,17 +102,13 @@ def completion_offsets(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str])
         return []
     if not tokenizer.is_fast:
         return [[(0, 0)] * len(ids) for ids in encode_completions(tokenizer, texts)]
-    encoded = tokenizer(
-        [_valid(text) for text in texts],
-        add_special_tokens=False,
-        split_special_tokens=True,
-        return_offsets_mapping=True,
-    )
+    valid = list(map(_valid, texts))
+    encoded = tokenizer(valid, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True)
     return cast("list[list[tuple[int, int]]]", encoded["offset_mapping"])
 
 
 def ids_before(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], end: int) -> int:
-    """How many of the sampled ids it takes to spell the first `end` characters."""
+    """Number of sampled ids that spell the first `end` characters."""
     return bisect.bisect_left(
         range(len(ids)), end, key=lambda count: len(tokenizer.decode(list(ids[:count]), skip_special_tokens=True))
     )
@@ -131,8 +129,8 @@ def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:
 
 def pad(
     rows: Sequence[Sequence[int]], pad_id: int, device: torch.device, *, left: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Ids [rows, longest] filled up on the right (left), and which of them are real."""
+) -> tuple[Int[Tensor, "rows longest"], Bool[Tensor, "rows longest"]]:
+    """Ids filled up on the right (left), and which of them are real."""
     side = "left" if left else "right"
     ids = pad_sequence([torch.tensor(row, dtype=torch.long) for row in rows], True, pad_id, side)
     real = pad_sequence([torch.ones(len(row), dtype=torch.bool) for row in rows], True, False, side)

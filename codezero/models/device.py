@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import itertools
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,20 +19,18 @@ from codezero.errors import ModelChoiceError, ModelError
 from codezero.models import VARIABLE, cpu_only
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+# largest error of the tiny kernel, relative to its largest number; cards may compute float32 in fewer bits
 TOLERANCE = {torch.float32: 1e-2, torch.bfloat16: 0.1, torch.float16: 0.05}
-"""Largest error of the tiny kernel, relative to its largest number; cards may compute float32 in fewer bits."""
+# files of a control group, and the counter in memory.stat that the kernel would give back
 VERSION_2 = "memory.max", "memory.current", "inactive_file"
 VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
-"""Files of a control group, and the counter in memory.stat that the kernel would give back."""
-M_MMAP_THRESHOLD, LARGE_BLOCK = -3, 4 << 20
-"""From glibc's malloc.h; bytes."""
-OUT_OF_MEMORY = ("out of memory", "can't allocate memory")
-"""In the messages of allocators whose error has no class of its own (CPU, MPS)."""
+M_MMAP_THRESHOLD, LARGE_BLOCK = -3, 4 << 20  # from glibc's malloc.h; bytes
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # of allocators without an error class (CPU, MPS)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """In bytes."""
+    """Memory in bytes."""
 
     free: int
     total: int
@@ -63,13 +62,14 @@ def choose_precision(precision: str, device: torch.device) -> torch.dtype:
 
 
 def computes_bfloat16() -> bool:
-    """Does this CPU multiply in bfloat16 itself (AVX512-BF16 or AMX)? Others are slower in it than in float32."""
+    """True where this CPU multiplies in bfloat16 itself (AVX512-BF16 or AMX). Others are slower in it than in
+    float32."""
     checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
     return any(check is not None and check() for check in checks)
 
 
 def computing_bytes(precision: str, device: torch.device) -> int:
-    """Of a number in the precision that most is computed in; see `load.load_model`."""
+    """Bytes of a number in the precision that most is computed in; see `load.load_model`."""
     quick = precision == "auto" and device.type == "cpu" and computes_bfloat16()
     return torch.bfloat16.itemsize if quick else choose_precision(precision, device).itemsize
 
@@ -84,21 +84,18 @@ def prove_device(device: torch.device, dtype: torch.dtype) -> None:
         if not off <= TOLERANCE[dtype]:  # NaN is not either
             raise RuntimeError(f"{dtype} is wrong by {off:.2g}")
     except RuntimeError as error:
-        card = _card(device)
+        card, built_for = f"the {device.type} device", f"{device.type}, version {torch.__version__}"
+        if device.type == "cuda":
+            major, minor = torch.cuda.get_device_capability(device)
+            card = f"{torch.cuda.get_device_name(device)} (capability {major}.{minor})"
+            built_for = ", ".join(torch.cuda.get_arch_list()) or built_for
         if ran_out_of_memory(error):
             raise ModelError(f"{card} has no memory left; end what else uses it, or set {VARIABLE}=1") from error
-        listed = torch.cuda.get_arch_list() if device.type == "cuda" else []
-        built_for = ", ".join(listed) or f"{device.type}, version {torch.__version__}"
-        raise ModelError(complaint(card, built_for, str(error))) from error
-
-
-def complaint(card: str, built_for: str, reason: str) -> str:
-    """One line: which card, what torch was built for, what to do."""
-    first = reason.strip().splitlines()[0][:200] if reason.strip() else "no reason given"
-    return (
-        f"{card} cannot run the simplest step ({first}); this torch was built for {built_for}: install one built for "
-        f"the card, set {VARIABLE}=1, or model.precision=float32 where only the precision is missing"
-    )
+        reason = (str(error).strip() or "no reason given").splitlines()[0][:200]
+        raise ModelError(
+            f"{card} cannot run the simplest step ({reason}); this torch was built for {built_for}: install one built "
+            f"for the card, set {VARIABLE}=1, or model.precision=float32 where only the precision is missing"
+        ) from error
 
 
 def _kernel(device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -111,15 +108,8 @@ def _kernel(device: torch.device, dtype: torch.dtype) -> Tensor:
     return leaf.grad.detach().cpu().double()
 
 
-def _card(device: torch.device) -> str:
-    if device.type != "cuda":
-        return f"the {device.type} device"
-    major, minor = torch.cuda.get_device_capability(device)
-    return f"{torch.cuda.get_device_name(device)} (capability {major}.{minor})"
-
-
 def ran_out_of_memory(error: BaseException) -> bool:
-    """Is this an allocator's error?"""
+    """True for an allocator's error."""
     return isinstance(error, torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and any(text in str(error) for text in OUT_OF_MEMORY)
     )
@@ -157,8 +147,7 @@ def memory_of(device: torch.device, share: float = 1.0, *, root: Path = Path("/"
 
 
 def _limits(root: Path) -> Iterator[tuple[int, int]]:
-    """Of the own control group, the parent's and all above them, versions 1 and 2: limit, and use without what the
-    kernel would give back. A container that hides where it is shows its own group as the top one."""
+    """(limit, use without what the kernel would give back) of the own control groups, the parent's and all above."""
     top = root / "sys/fs/cgroup"
     places = {top, top / "memory"}
     for process in ("self", str(os.getppid())):  # `doctor` asks for its parent
@@ -173,3 +162,15 @@ def _limits(root: Path) -> Iterator[tuple[int, int]]:
             counters = dict(line.split() for line in (place / "memory.stat").read_text().splitlines())
             use = int((place / used).read_text()) - int(counters.get(cached, 0))
             yield int((place / limit).read_text()), use
+
+
+def measured_flops(half: bool) -> float:
+    """Operations a second of products of matrices. half: in bfloat16 where this CPU computes in it."""
+    dtype = torch.bfloat16 if half and computes_bfloat16() else torch.float32
+    size = 1024
+    matrix, seconds = torch.ones(size, size, dtype=dtype), list[float]()
+    for _ in range(4):  # the first warms up
+        began = time.perf_counter()
+        torch.mm(matrix, matrix)
+        seconds.append(time.perf_counter() - began)
+    return 2 * size**3 / min(seconds[1:])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from codezero.errors import ModelChoiceError, ModelError
 
+# files beside the weights that change what a model says
 DECIDING = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
-"""Files beside the weights that change what a model says."""
 WEIGHTS = "*.safetensors"
 
 
@@ -16,10 +16,8 @@ WEIGHTS = "*.safetensors"
 class Base:
     """The frozen model beneath an adapter."""
 
-    name: str
-    """As it was loaded: a directory or a Hugging Face id."""
-    digest: str
-    """See `weights_digest`. It alone decides whether an adapter fits, because directories move."""
+    name: str  # as it was loaded: a directory or a Hugging Face id
+    digest: str  # see `weights_digest`. It alone decides whether an adapter fits, because directories move.
 
 
 def weights_digest(name: str) -> str:

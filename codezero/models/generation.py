@@ -7,6 +7,8 @@ A prompt is read once for all its repeats.
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+from __future__ import annotations
+
 import copy
 import gc
 import logging
@@ -19,24 +21,139 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from codezero.models.base import GroupSampler
 from codezero.models.chat import encode_prompts
-from codezero.models.choosing import Drawn, Draws, choose
-from codezero.models.decoders import CachedDecoder, LeanDecoder, heads_of, is_lean
-from codezero.models.load import LoadedModel
-from codezero.models.lora import as_loaded
-from codezero.models.slots import SlotDecoder, why_not_plain
+from codezero.models.decoders import CachedDecoder, LeanDecoder, SlotDecoder, heads_of, is_lean, why_not_plain
+from codezero.models.load import LoadedModel, as_loaded
 from codezero.types import Completion
 
 if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
     from codezero.models.grammar import Structure
 
 
+WIDE = 2**14  # words of a vocabulary from which on its probabilities are summed in blocks
+BLOCK = 64
+ROWS_AT_ONCE = 8  # whose probabilities stay in the cache of a CPU
+
+
+class Drawn(NamedTuple):
+    ids: list[int]  # EOS included
+    logprobs: list[float]  # of the ids, in nats
+    version: int | None = None  # the oldest version of the policy that drew its tokens; None: the one at hand
+
+
+class Draws:
+    """The table of all draws of one call, [draws, most new tokens]."""
+
+    def __init__(self, count: int, room: int, device: torch.device) -> None:
+        self.room = room
+        self.ids = torch.full((count, room + 1), -1, device=device)  # in the last column nothing is ever kept
+        self.logprobs = torch.zeros(self.ids.shape, device=device)
+        self.taken = torch.zeros(count, dtype=torch.long, device=device)
+        self.done = torch.zeros(count, dtype=torch.bool, device=device)
+
+    def forget(self, rows: range) -> None:
+        """Begin these rows anew."""
+        self.ids[rows.start : rows.stop] = -1
+        self.taken[rows.start : rows.stop] = 0
+        self.done[rows.start : rows.stop] = False
+
+    def note(
+        self,
+        rows: Int[Tensor, " rows"],
+        tokens: Int[Tensor, " rows"],
+        logprobs: Float[Tensor, " rows"],
+        stops: Int[Tensor, " stops"],
+    ) -> Bool[Tensor, " rows"]:
+        """A token for each of these rows, nothing for those that are done. Returns who is done now."""
+        done, at = self.done[rows], self.taken[rows]
+        self.ids[rows, at] = tokens.masked_fill(done, -1)
+        self.logprobs[rows, at] = logprobs
+        at = at + ~done
+        done = done | torch.isin(tokens, stops) | (at == self.room)
+        self.taken[rows], self.done[rows] = at, done
+        return done
+
+    def rows(self) -> list[Drawn]:
+        both = zip(self.ids.tolist(), self.logprobs.tolist(), self.taken.tolist(), strict=True)
+        return [Drawn(ids[:length], logprobs[:length]) for ids, logprobs, length in both]
+
+
+def choose(
+    logits: Float[Tensor, "rows vocabulary"], temperature: float, generator: torch.Generator
+) -> tuple[Int[Tensor, " rows"], Float[Tensor, " rows"]]:
+    """A token for each row, drawn from softmax(logits / temperature), and its log-probability.
+
+    Temperature 0 takes the likeliest, with its log-probability at 1. Others come by the inverse of the cumulative
+    distribution, which needs one random number a row; noise on every logit takes six times as long. Tokens with less
+    than about 1e-7 of the mass come with a chance rounded to a multiple of that.
+    """
+    share = torch.rand(len(logits), 1, generator=generator, device=logits.device) if temperature else None
+    if logits.size(-1) < WIDE:
+        return _chosen(logits, temperature, share)
+    size = ROWS_AT_ONCE if logits.device.type == "cpu" else len(logits)
+    pieces = [slice(start, start + size) for start in range(0, len(logits), size)]
+    some = [_chosen_wide(logits[piece], temperature, None if share is None else share[piece]) for piece in pieces]
+    tokens, logprobs = zip(*some, strict=True)
+    return torch.cat(tokens), torch.cat(logprobs)
+
+
+def _chosen(
+    logits: Float[Tensor, "rows vocabulary"], temperature: float, share: Float[Tensor, "rows 1"] | None
+) -> tuple[Int[Tensor, " rows"], Float[Tensor, " rows"]]:
+    """share: of the mass, where the token lies; None: the likeliest."""
+    log_p = (logits.float() / (temperature or 1)).log_softmax(-1)
+    likeliest = log_p.argmax(-1, keepdim=True)
+    if share is None:
+        return likeliest[:, 0], log_p.gather(-1, likeliest)[:, 0]
+    mass = log_p.exp().cumsum(-1)
+    tokens = _first_beyond(mass, share * mass[:, -1:], likeliest)
+    return tokens[:, 0], log_p.gather(-1, tokens)[:, 0]
+
+
+def _chosen_wide(
+    logits: Float[Tensor, "rows vocabulary"], temperature: float, share: Float[Tensor, "rows 1"] | None
+) -> tuple[Int[Tensor, " rows"], Float[Tensor, " rows"]]:
+    """`_chosen` by the masses of blocks and then within one: each pass over a large vocabulary has its price."""
+    width = logits.size(-1)
+    mass = logits.new_full((len(logits), -(-width // BLOCK) * BLOCK), float("-inf"), dtype=torch.float32)
+    mass[:, :width] = logits
+    if temperature not in (0, 1):
+        mass.div_(temperature)
+    top = mass.amax(-1, keepdim=True)
+    blocks = mass.sub_(top).exp_().view(len(mass), -1, BLOCK)
+    masses = blocks.sum(-1)
+    before = masses.cumsum(-1)
+    if share is None:
+        tokens = logits.argmax(-1, keepdim=True)
+    else:
+        point = share * before[:, -1:]
+        block = _first_beyond(before, point, masses.argmax(-1, keepdim=True))
+        inside = blocks[torch.arange(len(blocks), device=block.device), block[:, 0]]
+        rest = (point - before.gather(-1, block) + masses.gather(-1, block)).clamp(min=0)
+        tokens = block * BLOCK + _first_beyond(inside.cumsum(-1), rest, inside.argmax(-1, keepdim=True))
+    log_p = logits.gather(-1, tokens).float() / (temperature or 1) - top - before[:, -1:].log()
+    return tokens[:, 0], log_p[:, 0]
+
+
+def _first_beyond(
+    mass: Float[Tensor, "rows places"], point: Float[Tensor, "rows 1"], otherwise: Int[Tensor, "rows 1"]
+) -> Int[Tensor, "rows 1"]:
+    """The first place whose mass lies beyond the point; `otherwise` where rounding has put the point past the last."""
+    place = torch.searchsorted(mass, point, right=True)
+    return torch.where(place < mass.size(-1), place, otherwise)
+
+
+Progress = Callable[[int, int], object]  # called with how many draws of a call have ended, and how many there are
+
+
 class Turn(NamedTuple):
-    """What is decoded together: a prompt's repeats, or as many of them as fit at once."""
+    """A unit that is decoded together: a prompt's repeats, or as many of them as fit at once."""
 
     prompt: Sequence[int]
-    rows: range
-    """Of all draws."""
+    rows: range  # of all draws
 
 
 class Backend(Protocol):
@@ -50,18 +167,15 @@ class Backend(Protocol):
         ...
 
 
-CACHE_BUDGET = 2**30
-"""Most bytes of keys and values in one batched decode; more rows are decoded in several."""
-DROP_SHARE = 4
-"""Finished rows are dropped when they are a DROP_SHARE-th of the batch: copying the cache has its price."""
-FILL_SHARE = 16
-"""Or given to other prompts when they are a FILL_SHARE-th: each reading of prompts lets the other rows wait."""
+CACHE_BUDGET = 2**30  # most bytes of keys and values in one batched decode; more rows are decoded in several
+DROP_SHARE = 4  # finished rows are dropped when they are a DROP_SHARE-th of the batch: copying the cache has its price
+FILL_SHARE = 16  # or given to other prompts when they are a FILL_SHARE-th: reading prompts lets other rows wait
 
 log = logging.getLogger(__name__)
 
 
-_copies: "WeakKeyDictionary[PreTrainedModel, tuple[list[int], PreTrainedModel]]" = WeakKeyDictionary()
-"""Of models that learn, in the precision they are sampled in, with the versions of the weights they were made of."""
+# copies of models that learn, in the precision they are sampled in, with the versions of the weights they are of
+_copies: WeakKeyDictionary[PreTrainedModel, tuple[list[int], PreTrainedModel]] = WeakKeyDictionary()
 
 
 def quick_copy(loaded: LoadedModel) -> PreTrainedModel:
@@ -76,35 +190,36 @@ def quick_copy(loaded: LoadedModel) -> PreTrainedModel:
         return model
     tensors = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.dtype == torch.float32]
     versions = [tensor._version for tensor in tensors]  # pyright: ignore[reportPrivateUsage]
-    known, made = _copies.get(model, ([], None))
-    if made is None:
+    known, copied = _copies.get(model, ([], None))
+    if copied is None:
         memo = {id(tensor): torch.nn.Parameter(tensor.detach().to(dtype), False) for tensor in model.parameters()}
-        made = copy.deepcopy(model, memo)
-        made.__dict__.pop("forward", None)  # as a learner has wrapped it
-        head: Any = made.get_output_embeddings()
+        copied = copy.deepcopy(model, memo)
+        copied.__dict__.pop("forward", None)  # as a learner has wrapped it
+        head: Any = copied.get_output_embeddings()
         if isinstance(head.bias, Tensor):  # bars the ids without a text
             head.bias = head.bias.to(dtype)
     elif known != versions:
-        for own, learned in zip(made.parameters(), model.parameters(), strict=True):
+        for own, learned in zip(copied.parameters(), model.parameters(), strict=True):
             own.copy_(learned)
-    _copies[model] = versions, made
-    return made
+    _copies[model] = versions, copied
+    return copied
 
 
 class OwnLoop:
     """A `Backend`. The lean decoder drives small Qwen2 models on the CPU, one with slots those of plain attention, the
     general one all others. `structure`: the grammar of every draw; None: unconstrained."""
 
-    def __init__(self, loaded: LoadedModel, structure: "Structure | None" = None):
+    def __init__(
+        self, loaded: LoadedModel, structure: Structure | None = None, *, progress: Progress | None = None
+    ) -> None:
+        """progress: called after each token of every row, unless the model is tiny."""
         self.loaded = loaded
         self.structure = structure
         self.lean = is_lean(loaded.model)
         self.slots = not why_not_plain(loaded.model)
         self.stops = torch.tensor(loaded.stop_ids, device=loaded.device)
-        self.most_rows: int | None = None
-        """Of one decode, once memory has run out; None: the cache budget alone decides."""
-        self.progress: Callable[[Draws], object] = lambda draws: None
-        """Called after each token of every row."""
+        self.most_rows: int | None = None  # of one decode, once memory has run out; None: the cache budget decides
+        self._progress = progress
 
     @torch.inference_mode()
     def draw(
@@ -139,17 +254,11 @@ class OwnLoop:
         return draws.rows()
 
     def _loop(
-        self,
-        waiting: deque[Turn],
-        size: int,
-        width: int,
-        draws: Draws,
-        temperature: float,
-        generator: torch.Generator,
+        self, waiting: deque[Turn], size: int, width: int, draws: Draws, temperature: float, generator: torch.Generator
     ) -> None:
-        """Token by token, in `size` rows, until every row has ended: all that wait where ended ones are replaced, else
-        as many as fit."""
-        decoder = self._decoder()
+        """Token by token until every row has ended: all that wait where ended ones are replaced, else `size` rows."""
+        kind = LeanDecoder if self.lean else SlotDecoder if self.slots else CachedDecoder
+        decoder = kind(quick_copy(self.loaded), self.loaded.pad_id)
         constraint = self.structure.begin(len(draws.done), draws.room) if self.structure else None
         rows, prompts, repeats = self._next(waiting, size)
         logits = decoder.prefill(prompts, repeats, width)
@@ -162,7 +271,8 @@ class OwnLoop:
                 constraint.took(rows, tokens)
             done = draws.note(rows, tokens, chosen, self.stops)
             finished = int(done.sum())
-            self.progress(draws)
+            if self._progress and not self.lean:
+                self._progress(int(draws.done.sum()), len(draws.done))
             if finished == len(rows) and not waiting:
                 break
             if not waiting and finished * DROP_SHARE >= len(rows):
@@ -178,10 +288,6 @@ class OwnLoop:
                 free = done.nonzero()[: len(new), 0]
                 rows[free] = new
                 logits[free] = decoder.fill(free, prompts, repeats)
-
-    def _decoder(self) -> "LeanDecoder | SlotDecoder | CachedDecoder":
-        kind = LeanDecoder if self.lean else SlotDecoder if self.slots else CachedDecoder
-        return kind(quick_copy(self.loaded), self.loaded.pad_id)
 
     def _next(self, waiting: deque[Turn], room: int) -> tuple[Tensor, list[Sequence[int]], int]:
         """Draws, prompts and repeats of the first that wait: equal repeats, as many as there is room for."""
@@ -200,8 +306,7 @@ class OwnLoop:
         return min(most, self.most_rows or most)
 
     def _waiting(self, prompts: Sequence[Sequence[int]], repeats: int, draws: Draws, width: int) -> list[Turn]:
-        """What is not done, in the order of the prompts' lengths. A group that does not fit comes in several parts, of
-        which each reads the prompt."""
+        """Draws that are not done, in the order of the prompts' lengths; a group that does not fit in several parts."""
         parts = -(-repeats // self._most(repeats, width))
         size, missing = -(-repeats // parts), (~draws.done).tolist()
         turns = [
@@ -215,18 +320,13 @@ class OwnLoop:
         return turns
 
 
-class Sampler:
-    """Samples completions in groups from a model as it is at the time of the call. A `protocols.GroupSampler`."""
+class Sampler(GroupSampler):
+    """Samples completions in groups from a model as it is at the time of the call."""
 
-    def __init__(self, loaded: LoadedModel, backend: Backend | None = None):
-        """`backend`: by default the decode loop of this module."""
+    def __init__(self, loaded: LoadedModel, backend: Backend | None = None, *, progress: Progress | None = None):
+        """`backend`: by default the decode loop of this module, which reports `progress`."""
         self.loaded = loaded
-        self.backend: Backend = backend or OwnLoop(loaded)
-
-    def report_to(self, progress: Callable[[int, int], None]) -> None:
-        """Have the own loop of a model that is not tiny say how many draws of a call have ended, and of how many."""
-        if isinstance(self.backend, OwnLoop) and not self.backend.lean:
-            self.backend.progress = lambda draws: progress(int(draws.done.sum()), len(draws.done))
+        self.backend: Backend = backend or OwnLoop(loaded, progress=progress)
 
     def sample(
         self,
@@ -238,11 +338,8 @@ class Sampler:
         generator_seed: int,
         max_prompt_tokens: int | None = None,
     ) -> list[list[Completion]]:
-        """`group_size` completions for each user text, in order; the same for the same seed and weights.
-
-        `logprobs` are nats under the sampling temperature, at 0 (greedy) under 1. A prompt over `max_prompt_tokens`
-        loses its beginning.
-        """
+        """`logprobs` are nats under the sampling temperature, at 0 (greedy) under 1. A prompt over `max_prompt_tokens`
+        loses its beginning."""
         if not prompts:
             return []
         rows = encode_prompts(self.loaded.tokenizer, prompts, max_prompt_tokens)

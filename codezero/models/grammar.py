@@ -6,9 +6,11 @@ not from the model alone, so its log-probabilities are no basis for learning.
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -20,12 +22,13 @@ from transformers import PreTrainedTokenizerFast
 from codezero.errors import ModelError, translated
 from codezero.models.load import LoadedModel
 
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
 log = logging.getLogger(__name__)
 
-Cost = Callable[[str], int]
-"""Tokens of a text."""
-Grammar = Callable[[int, Cost], str]
-"""Of what fits into so many tokens, in llguidance's Lark dialect; empty: nothing does, and nothing is constrained."""
+Cost = Callable[[str], int]  # tokens of a text
+Grammar = Callable[[int, Cost], str]  # the Lark grammar of texts of so many tokens; empty: unconstrained
 
 
 class Structure:
@@ -41,10 +44,12 @@ class Structure:
             self._tokenizer: LLTokenizer = from_tokenizer(tokenizer, n_vocab=self._vocabulary, eos_token=self._stops)
         self._known: dict[int, str] = {}
 
-    def begin(self, count: int, max_new_tokens: int) -> "Constraint | None":
+    def begin(self, count: int, max_new_tokens: int) -> Constraint | None:
         """For a decode of `count` rows; None where nothing would fit into `max_new_tokens`."""
         if max_new_tokens not in self._known:
-            grammar = self._grammar(max_new_tokens, self._cost)
+            grammar = self._grammar(
+                max_new_tokens, lambda text: len(self._loaded.tokenizer(text, add_special_tokens=False)["input_ids"])
+            )
             wrong = grammar and LLMatcher.validate_grammar(grammar, self._tokenizer)
             if wrong:
                 raise ValueError(f"a grammar that is none: {wrong}")
@@ -58,9 +63,6 @@ class Structure:
         matchers = [first.deep_copy() for _ in range(count)]
         return Constraint(matchers, self._stops, self._vocabulary)
 
-    def _cost(self, text: str) -> int:
-        return len(self._loaded.tokenizer(text, add_special_tokens=False)["input_ids"])
-
 
 class Constraint:
     """Where each row of one decode is in the grammar."""
@@ -69,22 +71,23 @@ class Constraint:
         self._matchers, self._stops, self._vocabulary = matchers, stops, vocabulary
         self._words = (vocabulary + 31) // 32
 
-    def narrow(self, logits: Tensor, rows: Tensor) -> Tensor:
-        """[alive, V] logits without the tokens that the grammar does not allow; `rows` [alive] are their numbers."""
+    def narrow(
+        self, logits: Float[Tensor, "alive vocabulary"], rows: Int[Tensor, " alive"]
+    ) -> Float[Tensor, "alive vocabulary"]:
+        """Logits without the tokens that the grammar does not allow; `rows` are their numbers."""
         masks = np.stack([self._mask(self._matchers[row]) for row in rows.tolist()])
         allowed = np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little")[:, : logits.size(-1)].astype(bool)
         return logits.masked_fill(~torch.from_numpy(allowed).to(logits.device), float("-inf"))
 
-    def took(self, rows: Tensor, tokens: Tensor) -> None:
-        """[alive] what was drawn for these rows."""
+    def took(self, rows: Int[Tensor, " alive"], tokens: Int[Tensor, " alive"]) -> None:
+        """Go on behind the tokens that were drawn for these rows."""
         for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):
             matcher = self._matchers[row]
             if token not in self._stops and not matcher.is_stopped():
                 matcher.consume_token(token)
 
     def _mask(self, matcher: LLMatcher) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        """[V / 32] bits. Where the grammar leaves one text, as in its punctuation, only the tokenizer's own tokens
-        of it are allowed: letter by letter it would cost several times as many."""
+        """[V / 32] bits; where the grammar leaves one text, only the tokenizer's own tokens of it, which are fewest."""
         forced = [] if matcher.is_stopped() else matcher.compute_ff_tokens()
         if matcher.is_stopped() or forced:
             mask = np.zeros(self._words, np.int32)

@@ -3,54 +3,83 @@ what they follow.
 
 A row is a head (shared by several rows), a body (scored token by token, and whose states can be read) and asks (read
 after head and body, none of which sees another). Every result equals that of a full forward pass over the ask's whole
-text, whatever else is in the batch. The asks of a row stand side by side behind its keys and values, kept apart by the
-attention mask, each with positions as if it came next. A model whose cache is not plain full attention (sliding
-windows, recurrent layers) reads whole texts instead.
-
-Legend for shapes: B rows of a batch, P tokens of the past, T new tokens, V vocabulary.
+text, whatever else is in the batch. A model whose cache is not plain full attention (sliding windows, recurrent layers)
+reads whole texts instead.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+from __future__ import annotations
+
+import contextlib
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from codezero.models.chat import pad
-from codezero.models.decoders import columns
-from codezero.models.prefix_layout import (
-    Ask,
-    AskScores,
-    Ids,
-    Lane,
-    LayerStates,
-    PrefixRow,
-    RowScores,
-    TokenScores,
-    fed,
-    kept_of,
-    lanes_of,
-    lay_out,
-    mask_apart,
-)
-from codezero.models.slots import why_not_plain
+from codezero.models.decoders import columns, why_not_plain
 
-LOGIT_BUDGET = 2**27
-"""Most logits alive in one forward pass; bounds memory for large vocabularies (512 MiB in float32)."""
-TOKENS_PER_BATCH = 32_768
-"""Most tokens alive at once, cached ones and padding included; a single longer row is read alone."""
-SLACK = 32
-"""Tokens by which a row may outgrow twice the shortest of its batch: shorter rows cost as much as the longest."""
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
+
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """A model's scores of each token of a text; float32 on the CPU."""
+
+    logprob: Float[Tensor, " tokens"]  # nats, at temperature 1
+    gap: Float[Tensor, " tokens"]  # log p(token) - log p(likeliest token), <= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A text read after a row, and an answer that is scored behind it."""
+
+    ids: Ids  # at least one token
+    answer: Ids = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixRow:
+    head: Ids  # at least one token. Rows with equal heads share them.
+    body: Ids
+    asks: tuple[Ask, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AskScores:
+    """The model's scores after an ask; float32 on the CPU."""
+
+    choices: Float[Tensor, " choices"]  # log-probabilities, nats, of the choices as the very next token
+    answer: TokenScores  # of the ask's answer; empty without one
+
+
+@dataclass(frozen=True, slots=True)
+class RowScores:
+    body: TokenScores | None  # of the body and of the end after it; None when not requested
+    asks: tuple[AskScores, ...]
+    state: Float[Tensor, "layers width"] | None = None  # of the body's last token, after each layer requested
+
+
+def fed(ask: Ask) -> Ids:
+    """The tokens to read: the last token of an answer predicts nothing that is scored."""
+    return (*ask.ids, *ask.answer[:-1])
+
+
+LOGIT_BUDGET = 2**27  # most logits alive in one forward pass; bounds memory for large vocabularies (512 MiB in float32)
+TOKENS_PER_BATCH = 32_768  # most tokens alive at once, cached ones and padding included; a longer row is read alone
+SLACK = 32  # tokens by which a row may outgrow twice the shortest of its batch
 
 _Item = TypeVar("_Item")
-_BODY = -1
-"""In place of the number of an ask: the row's own body."""
+_BODY = -1  # in place of the number of an ask: the row's own body
 _Key = tuple[int, int]
 _Scored = tuple[_Key, AskScores]
 
@@ -58,14 +87,22 @@ _Scored = tuple[_Key, AskScores]
 class PrefixReader:
     """Reads with `model` as it is; nothing is sampled and no gradient taken."""
 
-    def __init__(self, model: PreTrainedModel, pad_id: int, *, batch_rows: int = 128, share: bool = True) -> None:
-        """`batch_rows` bounds the rows of a forward pass. `share` False reads every text in full."""
-        self.why_not = why_not_plain(model) if share else "not asked to"
-        """Why nothing is shared; empty when it is."""
-        self.progress: Callable[[int, int], object] = lambda done, of: None
-        """Called as texts are scored."""
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        pad_id: int,
+        *,
+        batch_rows: int = 128,
+        share: bool = True,
+        progress: Callable[[int, int], object] = lambda done, of: None,
+    ) -> None:
+        """`batch_rows` bounds the rows of a forward pass. `share` False reads every text in full. `progress`: called as
+        texts are scored."""
+        self.why_not = why_not_plain(model) if share else "not asked to"  # why nothing is shared; empty when it is
+        self._progress = progress
         self._model = model
-        self._states = LayerStates(model)
+        self._last: dict[int, Float[Tensor, "rows tokens width"]] = {}  # states of the last forward pass, by layer
+        self._states: dict[int, Float[Tensor, "layers width"]] = {}  # those to return, float32 on the CPU, by row
         self._pad_id = pad_id
         self._batch_rows = batch_rows
         # half: log-sum-exp makes a copy
@@ -84,140 +121,120 @@ class PrefixReader:
         states of `layers` (counted from 1) are read."""
         if not all(row.head and all(ask.ids for ask in row.asks) for row in rows):
             raise ValueError("a head or an ask without tokens predicts nothing")
-        # The last token of a head is read with the body, because it predicts the body's first: one token is too few.
-        wanted = [i for i, row in enumerate(rows) if end is not None or row.asks]
-        shared = [i for i in wanted if not self.why_not and len(rows[i].head) > 1]
-        whole = sorted(set(wanted) - set(shared))
         scores: dict[_Key, AskScores] = {}
         of = sum((end is not None) + len(row.asks) for row in rows)
-        with self._states.of(layers):
-            for key, scored in chain(
-                self._shared(rows, shared, end, choices), self._unshared(rows, whole, end, choices)
-            ):
+        with self._watching(layers):
+            for key, scored in self._scored(rows, end, choices):
                 scores[key] = scored
-                self.progress(len(scores), of)
-        states = self._states.kept
+                self._progress(len(scores), of)
         return [
             RowScores(
                 scores[i, _BODY].answer if (i, _BODY) in scores else None,
                 tuple(scores[i, k] for k in range(len(row.asks))),
-                states.get(i),
+                self._states.get(i),
             )
             for i, row in enumerate(rows)
         ]
 
-    def _shared(
-        self, rows: Sequence[PrefixRow], which: Sequence[int], end: int | None, choices: Sequence[int]
-    ) -> Iterator[_Scored]:
+    @contextlib.contextmanager
+    def _watching(self, layers: Sequence[int]) -> Generator[None]:
+        """Note the states of each forward pass after `layers`, which ascend from 1, while the context is open."""
+
+        def take(layer: int, _module: Any, _given: Any, output: Any) -> None:
+            self._last[layer] = output if isinstance(output, Tensor) else output[0]
+
+        self._states, self._last = {}, {}
+        every: Any = self._model.get_decoder().layers if layers else ()
+        with contextlib.ExitStack() as watched:
+            for layer in layers:
+                watched.callback(every[layer - 1].register_forward_hook(partial(take, layer)).remove)
+            yield
+        self._last = {}
+
+    def _scored(self, rows: Sequence[PrefixRow], end: int | None, choices: Sequence[int]) -> Iterator[_Scored]:
         """Heads, then the bodies behind them, then the asks behind those: each level in batches of its own."""
         owners: dict[Ids, list[int]] = {}
-        for i in which:
-            owners.setdefault(rows[i].head, []).append(i)
+        whole: dict[_Key, Ask] = {}
+        for i, row in enumerate(rows):
+            if end is None and not row.asks:
+                continue
+            # The last token of a head is read with the body, because it predicts the body's first: one is too few.
+            if not self.why_not and len(row.head) > 1:
+                owners.setdefault(row.head, []).append(i)
+                continue
+            if end is not None:
+                whole[i, _BODY] = Ask(row.head, (*row.body, end))
+            whole |= {(i, k): Ask((*row.head, *row.body, *ask.ids), ask.answer) for k, ask in enumerate(row.asks)}
         for heads in self._batches(owners, len, lambda heads: (max(map(len, heads)), 1)):
             nothing = torch.ones(len(heads), 0, dtype=torch.bool, device=self._model.device)
             start = _Past(DynamicCache(config=self._model.config), nothing)
             past, _ = self._extend(start, [head[:-1] for head in heads], keep=1)
             place = {i: at for at, head in enumerate(heads) for i in owners[head]}
-            yield from self._bodies(rows, past, place, end, choices)
+            yield from self._behind(rows, past, place, end, choices)
+        for keys, _, scores in self._level(whole, None, {}, choices):
+            yield from zip(keys, scores, strict=True)
 
-    def _bodies(
-        self, rows: Sequence[PrefixRow], past: "_Past", place: dict[int, int], end: int | None, choices: Sequence[int]
+    def _behind(
+        self, rows: Sequence[PrefixRow], past: _Past, place: dict[int, int], end: int | None, choices: Sequence[int]
     ) -> Iterator[_Scored]:
-        """`past` holds in row `place[i]` the head of row i, without its last token."""
-
-        def size(batch: Sequence[int]) -> tuple[int, int]:
-            longest = 1 + max(len(rows[i].body) for i in batch)
-            return past.width + longest, 1 if end is None else longest
-
-        for batch in self._batches(place, lambda i: 1 + len(rows[i].body), size):
-            texts = [(rows[i].head[-1], *rows[i].body) for i in batch]
-            keep = 1 if end is None else max(map(len, texts))
-            grown, logits = self._extend(past.branch([place[i] for i in batch]), texts, keep=keep)
+        """Bodies and asks; `past` holds in row `place[i]` the head of row i, without its last token."""
+        bodies: dict[_Key, Ask] = {}
+        for i in place:
+            last, body = rows[i].head[-1], rows[i].body
+            bodies[i, _BODY] = Ask((last, *body)) if end is None else Ask((last,), (*body, end))
+        for keys, grown, scores in self._level(bodies, past, place, choices):
             if end is not None:
-                self._states.keep((i, at, len(rows[i].body)) for at, i in enumerate(batch))
-                scores = score_answers(logits, [0] * len(batch), [(*rows[i].body, end) for i in batch], choices)
-                yield from (((i, _BODY), scored) for i, scored in zip(batch, scores, strict=True))
-            del logits
-            followed = {i: at for at, i in enumerate(batch) if rows[i].asks}
-            yield from self._asks(rows, grown, followed, choices)
+                yield from zip(keys, scores, strict=True)
+            followed = {i: at for at, (i, _) in enumerate(keys) if rows[i].asks}
+            asks = {(i, k): ask for i in followed for k, ask in enumerate(rows[i].asks)}
+            for ask_keys, _, answers in self._level(asks, grown, followed, choices):
+                yield from zip(ask_keys, answers, strict=True)
 
-    def _asks(
-        self, rows: Sequence[PrefixRow], past: "_Past", place: dict[int, int], choices: Sequence[int]
-    ) -> Iterator[_Scored]:
-        """`past` holds in row `place[i]` the head and body of row i."""
-
-        def size(batch: Sequence[int]) -> tuple[int, int]:
-            lanes = lanes_of([rows[i].asks for i in batch])
-            return past.width + sum(lane.width for lane in lanes), sum(lane.kept for lane in lanes)
-
-        for batch in self._batches(place, lambda i: sum(len(fed(ask)) for ask in rows[i].asks), size):
-            branch = past.branch([place[i] for i in batch])
-            lanes = lanes_of([rows[i].asks for i in batch])
-            logits = self._side_by_side(branch, [rows[i].asks for i in batch], lanes)
-            for k, lane in enumerate(lanes):
-                having = [at for at, i in enumerate(batch) if k < len(rows[i].asks)]
-                asks = [rows[batch[at]].asks[k] for at in having]
-                own = logits[having, lane.column : lane.column + lane.kept]
-                scores = score_answers(
-                    own, [lane.kept - kept_of(ask) for ask in asks], [ask.answer for ask in asks], choices
-                )
-                yield from (((batch[at], k), scored) for at, scored in zip(having, scores, strict=True))
-
-    def _side_by_side(self, past: "_Past", asks: Sequence[Sequence[Ask]], lanes: "Sequence[Lane]") -> Tensor:
-        """Logits [B, sum of kept, V] of every row's asks, each in its lane and ending where the lane ends."""
-        ids, lane_of, place = (tensor.to(self._model.device) for tensor in lay_out(asks, lanes, self._pad_id))
-        columns = [at for lane in lanes for at in range(lane.end - lane.kept, lane.end)]
-        kept = torch.tensor(columns, device=ids.device)
-        return self._logits(past, ids, mask_apart(past.real, lane_of, self._model.dtype), place, kept)
-
-    def _extend(self, past: "_Past", texts: Sequence[Sequence[int]], *, keep: int) -> "tuple[_Past, Tensor]":
-        """`past` with `texts` read after it, padded on the right, and the logits of the last `keep` columns."""
-        ids, real = pad(texts, self._pad_id, self._model.device)
-        both = torch.cat([past.real, real], dim=1)
-        return _Past(past.cache, both), self._logits(past, ids, both.long(), real.cumsum(-1) - 1, keep)
-
-    def _logits(self, past: "_Past", ids: Tensor, mask: Tensor, place: Tensor, keep: int | Tensor) -> Tensor:
-        """Of the columns to keep: all would be gigabytes for a large vocabulary. `place` [B, T]: behind the past."""
-        return self._model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=past.real.sum(-1, keepdim=True) + place,
-            past_key_values=past.cache,
-            use_cache=True,
-            logits_to_keep=keep if isinstance(keep, Tensor) else columns(ids, keep),
-        ).logits
-
-    def _unshared(
-        self, rows: Sequence[PrefixRow], which: Sequence[int], end: int | None, choices: Sequence[int]
-    ) -> Iterator[_Scored]:
-        """Every text in full, right-padded, so that causal layers of any kind need no mask."""
-        texts: dict[_Key, Ask] = {}
-        for i in which:
-            row = rows[i]
-            if end is not None:
-                texts[i, _BODY] = Ask(row.head, (*row.body, end))
-            texts |= {(i, k): Ask((*row.head, *row.body, *ask.ids), ask.answer) for k, ask in enumerate(row.asks)}
+    def _level(
+        self, texts: Mapping[_Key, Ask], past: _Past | None, place: Mapping[int, int], choices: Sequence[int]
+    ) -> Iterator[tuple[list[_Key], _Past | None, list[AskScores]]]:
+        """Batches of `texts`, those of row i behind row `place[i]` of the past, and the past that each leads to."""
 
         def size(keys: Sequence[_Key]) -> tuple[int, int]:
             longest = max(len(fed(texts[key])) for key in keys)
             return longest, longest - min(len(texts[key].ids) for key in keys) + 1
 
-        for keys in self._batches(texts, lambda key: len(fed(texts[key])), size):
+        def alive(keys: Sequence[_Key]) -> tuple[int, int]:
             longest, keep = size(keys)
-            ids, _ = pad([fed(texts[key]) for key in keys], self._pad_id, self._model.device)
-            logits = self._model(input_ids=ids, use_cache=False, logits_to_keep=columns(ids, keep)).logits
-            bodies = [(at, i, k) for at, (i, k) in enumerate(keys) if k == _BODY]
-            self._states.keep((i, at, len(fed(texts[i, k])) - 1) for at, i, k in bodies)
-            starts = [len(texts[key].ids) - 1 - (longest - keep) for key in keys]
-            yield from zip(
-                keys, score_answers(logits, starts, [texts[key].answer for key in keys], choices), strict=True
-            )
+            return (past.real.shape[1] if past else 0) + longest, keep
+
+        for keys in self._batches(texts, lambda key: len(fed(texts[key])), alive):
+            asks, (longest, keep), grown = [texts[key] for key in keys], size(keys), None
+            if past is not None:
+                grown, logits = self._extend(past.branch([place[i] for i, _ in keys]), list(map(fed, asks)), keep=keep)
+            else:  # right-padded, so that causal layers of any kind need no mask
+                ids, _ = pad(list(map(fed, asks)), self._pad_id, self._model.device)
+                logits = self._model(input_ids=ids, use_cache=False, logits_to_keep=columns(ids, keep)).logits
+            for at, (i, k) in enumerate(keys if self._last else ()):
+                if k == _BODY:
+                    column = len(fed(asks[at])) - 1
+                    self._states[i] = torch.stack([each[at, column].float().cpu() for each in self._last.values()])
+            starts = [len(ask.ids) - 1 - (longest - keep) for ask in asks]
+            scores = score_answers(logits, starts, [ask.answer for ask in asks], choices)
+            del logits
+            yield keys, grown, scores
+
+    def _extend(self, past: _Past, texts: Sequence[Sequence[int]], *, keep: int) -> tuple[_Past, Tensor]:
+        """`past` with `texts` read after it, padded on the right, and the logits of the last `keep` columns."""
+        ids, real = pad(texts, self._pad_id, self._model.device)
+        both = torch.cat([past.real, real], dim=1)
+        logits = self._model(
+            input_ids=ids,
+            attention_mask=both.long(),
+            position_ids=past.real.sum(-1, keepdim=True) + real.cumsum(-1) - 1,
+            past_key_values=past.cache,
+            use_cache=True,
+            logits_to_keep=columns(ids, keep),  # all would be gigabytes for a large vocabulary
+        ).logits
+        return _Past(past.cache, both), logits
 
     def _batches(
-        self,
-        items: Iterable[_Item],
-        length: Callable[[_Item], int],
-        size: Callable[[Sequence[_Item]], tuple[int, int]],
+        self, items: Iterable[_Item], length: Callable[[_Item], int], size: Callable[[Sequence[_Item]], tuple[int, int]]
     ) -> Iterator[list[_Item]]:
         """Items alike in length, as many as fit and at least one. `size`: (tokens, columns of logits) of a row."""
         batch: list[_Item] = []
@@ -239,17 +256,12 @@ class PrefixReader:
 
 @dataclass(frozen=True)
 class _Past:
-    """What has been read: keys and values, and which of them stand for text."""
+    """The text read so far: keys and values, and which of them stand for text."""
 
     cache: DynamicCache
-    real: Tensor
-    """[B, P] bool; False is padding."""
+    real: Bool[Tensor, "rows past"]  # False is padding
 
-    @property
-    def width(self) -> int:
-        return self.real.shape[1]
-
-    def branch(self, rows: Sequence[int]) -> "_Past":
+    def branch(self, rows: Sequence[int]) -> _Past:
         """A past with these rows of this one, which stays as it is."""
         which = torch.tensor(rows, device=self.real.device)
         cache = copy.copy(self.cache)
@@ -259,11 +271,14 @@ class _Past:
 
 
 def score_answers(
-    logits: Tensor, starts: Sequence[int], answers: Sequence[Sequence[int]], choices: Sequence[int]
+    logits: Float[Tensor, "rows tokens vocabulary"],
+    starts: Sequence[int],
+    answers: Sequence[Sequence[int]],
+    choices: Sequence[int],
 ) -> list[AskScores]:
     """Teacher-forced log-probabilities in nats: log p = logit - logsumexp of the logits.
 
-    Logits [B, T, V]; column `starts[b]` predicts the first token of `answers[b]`, and the choices.
+    Column `starts[b]` predicts the first token of `answers[b]`, and the choices.
     """
     logits = logits.float()
     targets = torch.zeros(logits.shape[:2], dtype=torch.long)

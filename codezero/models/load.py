@@ -6,17 +6,20 @@ Weights are read from safetensors only, and no code from the model's repository 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportArgumentType=false
 
+import contextlib
+import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from safetensors import SafetensorError
-from torch import nn
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -25,16 +28,20 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.core_model_loading import revert_weight_conversion
 from transformers.utils import logging as hf_logging
 from transformers.utils.quantization_config import BitsAndBytesConfig
 
-from codezero.errors import ModelChoiceError, ModelError
+from codezero.config.learning import EVERY_LINEAR
+from codezero.errors import ConfigError, ModelChoiceError, ModelError
 from codezero.models.device import choose_device, choose_precision, computes_bfloat16, prove_device, return_freed_memory
-from codezero.models.digest import Base, place_of
+from codezero.models.digest import Base, place_of, weights_digest
+
+if TYPE_CHECKING:
+    from peft import LoraConfig
 
 TINY_PARAMETERS = 20_000_000
-BARRED = -1e4
-"""Added to the logits of ids without a text: no probability is left, and no infinity that would make 0 * inf."""
+BARRED = -1e4  # added to the logits of ids without a text; no infinity, which would make 0 * inf
 PROBE = "def f(x): return x"
 
 
@@ -47,10 +54,8 @@ class LoadedModel:
     name: str
     device: torch.device
     base: Base | None = None
-    adapter_off: bool = False
-    """Shared with a policy and read without its adapter (`lora.as_loaded`)."""
-    sampled_in: torch.dtype | None = None
-    """Samplers draw from a copy in this precision, which is quicker than the weights that learn; None: from these."""
+    adapter_off: bool = False  # shared with a policy and read without its adapter (`as_loaded`)
+    sampled_in: torch.dtype | None = None  # precision of the copy that samplers draw from; None: these weights
 
     @property
     def pad_id(self) -> int:
@@ -68,7 +73,8 @@ class LoadedModel:
     @property
     def barred_ids(self) -> list[int]:
         """Ids that the model has and its tokenizer has not, as embeddings are padded; they are never drawn."""
-        return _ids_without_text(self.model, self.tokenizer)
+        known = {*self.tokenizer.get_vocab().values()}
+        return sorted({*range(cast(int, self.model.get_input_embeddings().num_embeddings))} - known)
 
     @property
     def tokenizer_digest(self) -> str:
@@ -97,7 +103,7 @@ def load_model(
     """
     where = choose_device(device, role)
     _check_directory(name, role)
-    tokenizer = _load_tokenizer(name, role)
+    tokenizer = load_tokenizer(name, role)
     if thinking != "auto":
         choice = str(thinking == "on").lower()
         tokenizer.chat_template = f"{{%- set enable_thinking = {choice} -%}}{tokenizer.chat_template}"
@@ -110,17 +116,19 @@ def load_model(
     model = _load_weights(name, role, dtype, where if nf4 else None)
     if len(tokenizer) > cast(int, model.get_input_embeddings().num_embeddings):
         raise ModelError(f"{role}: {name} has more tokens than embeddings; use the tokenizer that fits the model")
-    _bar(model, _ids_without_text(model, tokenizer))
+    sampled_in = torch.bfloat16 if quick and for_training else None
+    loaded = LoadedModel(model, tokenizer, name, where, sampled_in=sampled_in)
+    _bar(model, loaded.barred_ids)
     if where.type == "cpu" and model.num_parameters() >= TINY_PARAMETERS:
         return_freed_memory()
     model.to(where)  # pyright: ignore[reportCallIssue]
     model.requires_grad_(for_training and not nf4)
     model.train(for_training)
-    return LoadedModel(model, tokenizer, name, where, sampled_in=torch.bfloat16 if quick and for_training else None)
+    return loaded
 
 
 def _is_stored_half(name: str) -> bool:
-    """In bfloat16, and large enough to gain by it. False for what cannot be read, which loading will say."""
+    """True for a model in bfloat16 that is large enough to gain by it; False for what cannot be read."""
     try:
         config = AutoConfig.from_pretrained(place_of(name), trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError):
@@ -128,16 +136,8 @@ def _is_stored_half(name: str) -> bool:
     return config.dtype == torch.bfloat16 and sum(map(math.prod, checkpoint_shapes(config).values())) >= TINY_PARAMETERS
 
 
-def _ids_without_text(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    return sorted({*range(cast(int, model.get_input_embeddings().num_embeddings))} - {*tokenizer.get_vocab().values()})
-
-
 def _bar(model: PreTrainedModel, ids: Sequence[int]) -> None:
-    """Give these ids no probability wherever logits are computed: sampled, judged and learned alike.
-
-    Through the bias of the head, which all of these read. A model without one gets a buffer, which is neither a
-    parameter nor saved.
-    """
+    """Give these ids no probability wherever logits are computed, through the bias of the head or an unsaved buffer."""
     head: Any = model.get_output_embeddings()
     if not ids or not isinstance(head, nn.Linear):
         return
@@ -172,7 +172,8 @@ def _check_directory(name: str, role: str) -> None:
         raise ModelChoiceError(f"{role}: {name} is not a directory; give a model directory or a Hugging Face id")
 
 
-def _load_tokenizer(name: str, role: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(name: str, role: str) -> PreTrainedTokenizerBase:
+    """Raises ModelError for one that cannot be had, or that no chat can be held with."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(place_of(name), trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -208,10 +209,143 @@ def _load_weights(name: str, role: str, dtype: torch.dtype, nf4_on: torch.device
 
 
 def cannot_load(name: str, role: str, what: str, error: Exception) -> ModelError:
-    """With the first line of the library's message, and the remedy. What is on this machine no further try mends."""
+    """An error with the first line of the library's message, and the remedy. What is on this machine no further try
+    mends."""
     local = Path(place_of(name)).exists()
     remedy = "check the id and the network, or give a local directory"
     if local:
         remedy = "check that the directory is whole (config.json, tokenizer.json, *.safetensors)"
     reason = (str(error).strip() or "no reason given").splitlines()[0][:300].rstrip(".")
     return (ModelChoiceError if local else ModelError)(f"{role}: cannot load the {what} of {name}: {reason}; {remedy}")
+
+
+NAME = "default"  # of the only adapter in a model
+WEIGHTS = "adapter_model.safetensors"
+PREFIX = "base_model.model."  # peft's prefix of the names of tensors on disk
+
+
+def add_adapter(
+    policy: LoadedModel, *, rank: int, alpha: float, targets: Sequence[str] = (EVERY_LINEAR,), seed: int = 0
+) -> LoadedModel:
+    """`policy` with its weights frozen, in place, and an adapter. B starts at zero, so at first the output is the same.
+
+    The adapter is float32 whatever the base is. Raises ConfigError for targets that the model does not have.
+    """
+    from peft import LoraConfig  # here and below: who has no adapter does not wait for it
+
+    wanted = EVERY_LINEAR if EVERY_LINEAR in targets else list(targets)
+    _check(policy.model, targets)
+    base = Base(policy.name, weights_digest(policy.name))
+    settings = LoraConfig(
+        r=rank,
+        lora_alpha=cast(int, alpha),
+        target_modules=wanted,
+        lora_dropout=0.0,  # log-probabilities of one text must not differ from call to call
+        task_type="CAUSAL_LM",
+    )
+    policy.model.requires_grad_(False)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        policy.model.add_adapter(settings, NAME)
+    for parameter in policy.model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+    settings.base_model_name_or_path = policy.name  # read by whoever loads it with peft
+    return dataclasses.replace(policy, base=base)
+
+
+def has_adapter(model: nn.Module) -> bool:
+    """True where the model has an adapter beside its plain weights."""
+    return bool(getattr(model, "_hf_peft_config_loaded", False))
+
+
+@contextlib.contextmanager
+def without_adapter(model: nn.Module) -> Generator[None]:
+    """The base model, for as long as the context is open; what was off before stays off."""
+    layers = [layer for layer in _layers(model).values() if not layer.disable_adapters]
+    for layer in layers:
+        layer.enable_adapters(False)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)  # also lets it take gradients again
+
+
+@contextlib.contextmanager
+def as_loaded(loaded: LoadedModel) -> Generator[None]:
+    """To be open while a frozen model is read: one that is the base of a policy is then without its adapter, and
+    without the forward pass that a learner has wrapped for mixed precision."""
+    if not loaded.adapter_off:
+        yield
+        return
+    wrapped = loaded.model.__dict__.pop("forward", None)
+    try:
+        with without_adapter(loaded.model):
+            yield
+    finally:
+        if wrapped is not None:
+            loaded.model.forward = wrapped
+
+
+def save_adapter(model: PreTrainedModel, folder: Path) -> None:
+    """Write the adapter as `PeftModel.from_pretrained(base, folder)` reads it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: value.contiguous() for name, value in _state(model).items()}
+    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    cast("dict[str, LoraConfig]", model.peft_config)[NAME].save_pretrained(str(folder))
+
+
+def load_adapter(model: PreTrainedModel, folder: Path) -> None:
+    """Copy what `save_adapter` wrote into the model's adapter. Raises ValueError when it is of another shape."""
+    own, saved = _state(model), load_file(folder / WEIGHTS)
+    if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in saved.items()}:
+        raise ValueError("the adapter is of another shape; rank and targets must be those of the run's beginning")
+    with torch.no_grad():
+        for name, value in own.items():
+            value.copy_(saved[name])
+
+
+def plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The weights by their names on disk, with an adapter multiplied out into new tensors."""
+    layers = _layers(model)
+    of_adapter = {
+        f"{name}.{own}"
+        for name, layer in layers.items()
+        for own, _ in layer.named_parameters()
+        if not own.startswith("base_layer.")
+    }
+    whole = model.state_dict().items()
+    state = {name.replace(".base_layer.", "."): value for name, value in whole if name not in of_adapter}
+    for name, layer in layers.items():
+        weight = cast(Tensor, layer.get_base_layer().weight)
+        state[f"{name}.weight"] = (weight.float() + layer.get_delta_weight(NAME).float()).to(weight.dtype).detach()
+    return revert_weight_conversion(model, state)
+
+
+def _layers(model: nn.Module) -> dict[str, Any]:
+    """The layers with an adapter, by name."""
+    if not has_adapter(model):
+        return {}
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    return {name: module for name, module in model.named_modules() if isinstance(module, BaseTunerLayer)}
+
+
+def _state(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The adapter's tensors, by their names on disk."""
+    from peft import get_peft_model_state_dict
+
+    return {PREFIX + name: value for name, value in get_peft_model_state_dict(model, adapter_name=NAME).items()}
+
+
+def _check(model: PreTrainedModel, targets: Sequence[str]) -> None:
+    """Raise ConfigError unless each target names linear layers that may be adapted."""
+    head = model.get_output_embeddings()  # not this one: log-probabilities are computed in pieces from its own weight
+    linear = ((name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear))
+    known = {name.split(".")[-1] for name, module in linear if module is not head}
+    if unknown := {*targets} - known - {EVERY_LINEAR}:
+        raise ConfigError(
+            f"model.lora_targets: {min(unknown)} names no linear layer that takes an adapter; choose {EVERY_LINEAR} "
+            f"or some of: {', '.join(sorted(known))}"
+        )

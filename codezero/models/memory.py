@@ -1,6 +1,4 @@
-"""The peak memory of a node, from shapes alone, without loading weights. And the default models.
-
-The default models are of one family, so that they share a tokenizer.
+"""The peak memory of a node, from shapes alone, without loading weights. And the default models, of one tokenizer.
 
 Legend: n parameters, n_t trained ones, L layers, H hidden size, A heads x head size, K key-value heads x head size,
 I intermediate size, V vocabulary; B rows of a micro-batch, S tokens of a row (prompt + completion); b bytes of a number
@@ -10,21 +8,8 @@ Always allocated: weights, 4 n when all are trained (float32, see `solver.learne
 adapter; with b = 2 the copy that is sampled from, 2 n, when all of a model stored so are trained; Adam's two moments,
 8 n_t, or `ADAM_8BIT` n_t; the reference of the KL term, 4 n when all are trained and nothing with an adapter; judge and
 proposer, b n each, and nothing where they read a copy that is there already. Frozen linear layers in NF4 take `NF4` of
-a number instead of b, and the largest of them b while it is multiplied. Only one of the following is allocated at a
-time:
-
-* an update: gradients 4 n_t; copies in half precision b n_t where b = 2; what the layers keep, B S L a, or with
-  checkpointing B S L 4 H (on a CPU a group's prompt counts once), where a = 24 H + 2 H [b = 2] + (5 A + 4 I) b bytes of
-  a token (two norms with three tensors each in float32; query, key, value, output and its copy; gate, up, their
-  activation and product; with an adapter and b = 2 also its inputs, which peft casts apart for each); and the largest
-  of: logits in pieces; one layer on its way back, B S a / 2 (measured), and a more with checkpointing; the gradient
-  4 V H of a trained head, which waits for the embedding's, or off CUDA the 12 V H beside which bitsandbytes steps an
-  embedding
-* sampling or proposing: keys and values, 2 L K b for each token, and one layer's more while they grow; 16 V a row
-* judging: keys and values of a batch, and the larger of its widest layer and its logits
-
-`MARGIN` is for the allocator's fragments, buffers of kernels, and attention that keeps its whole matrix. Layers with
-experts are counted as if every expert were used.
+a number, and the largest of them b while it is multiplied. An update, sampling, proposing and judging are never
+allocated at the same time: the largest counts. Layers with experts are counted as if every expert were used.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -39,28 +24,24 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config
 
-from codezero.models.decoders import heads_of
+from codezero.models.decoders import PASSED_ON, TOKENS_AT_ONCE, heads_of
 from codezero.models.digest import place_of
 from codezero.models.generation import CACHE_BUDGET
 from codezero.models.likelihood import LOGIT_BUDGET, TOKENS_PER_BATCH
 from codezero.models.load import TINY_PARAMETERS, cannot_load
-from codezero.models.slots import PASSED_ON, TOKENS_AT_ONCE
 
 GIB = 2**30
-MARGIN = 1.1
-"""On everything but the process itself."""
+MARGIN = 1.1  # on everything but the process itself
+# bytes of the libraries: CUDA's context; torch, TRL and the page where memory is one
 PROCESS = {"cuda": 0.6 * GIB, "cpu": 0.9 * GIB, "mps": 0.9 * GIB}
-"""Bytes of the libraries: CUDA's context; torch, TRL and the page where memory is one."""
-PIECE = 2**24
-"""Logits in a piece off CUDA (`solver.logprobs.WHOLE`; a test holds the two together)."""
+PIECE = 2**24  # logits in a piece off CUDA (`solver.loss.WHOLE`; a test holds the two together)
+# of the logits, alive at once in float32 where they are one piece; of a piece where there are several. Measured.
 WHOLE_COPIES, PIECE_COPIES = 4.0, 10.0
-"""Of the logits, alive at once in float32 where they are one piece; of a piece where there are several. Measured."""
-FUSED_PIECE = 4096 * 32768
-"""Logits in a tile of TRL's fused head on CUDA, in precision b, and changed in place."""
+FUSED_PIECE = 4096 * 32768  # logits in a tile of TRL's fused head on CUDA, in precision b, and changed in place
+# bytes of a trained number's moments; with 8 bits, float32 scales of 256 numbers each, and embeddings stay as is
 ADAM, ADAM_8BIT = 8.0, 2 + 2 * 4 / 256
-"""Bytes of a trained number's moments; with 8 bits, float32 scales of 256 numbers each, and embeddings stay as is."""
+# bytes of a number: 4 bits, the 8-bit scale of a block of 64, and the float32 scale of 256 of these
 NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
-"""Bytes of a number: 4 bits, the 8-bit scale of a block of 64, and the float32 scale of 256 of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +49,15 @@ class ModelShape:
     parameters: int
     layers: int
     hidden: int
-    attention: int
-    """A: heads x head size."""
-    keys: int
-    """K: key-value heads x head size."""
+    attention: int  # A: heads x head size
+    keys: int  # K: key-value heads x head size
     intermediate: int
     vocabulary: int
+    # (last part of the name, inputs, outputs) of each linear layer but the head: the targets of an adapter
     linear: tuple[tuple[str, int, int], ...]
-    """(last part of the name, inputs, outputs) of each linear layer but the head: the targets of an adapter."""
-    half: bool = True
-    """Is it stored in bfloat16, and large enough to be computed in it on a CPU?"""
-    packed: bool = True
-    """Is a group's prompt read once by a learner on a CPU?"""
-    nf4: bool = False
-    """Are these layers frozen in 4 bits?"""
+    half: bool = True  # is it stored in bfloat16, and large enough to be computed in it on a CPU?
+    packed: bool = True  # is a group's prompt read once by a learner on a CPU?
+    nf4: bool = False  # are these layers frozen in 4 bits?
 
     def stored(self, number: int) -> float:
         """Bytes of frozen weights."""
@@ -95,24 +71,20 @@ class ModelShape:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    adapter: int
-    """Numbers in the adapter; 0: all weights are trained."""
-    leash: bool
+    adapter: int  # numbers in the adapter; 0: all weights are trained
+    kl_copy: bool
     checkpointing: bool
-    rows: int
-    """B"""
-    moments: float = ADAM
-    """Bytes of the optimiser's state of a trained number."""
+    rows: int  # B
+    moments: float = ADAM  # bytes of the optimiser's state of a trained number
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """How long texts get, in tokens, and how many are sampled in one call."""
+    """Longest texts, in tokens, and how many are sampled in one call."""
 
     prompt: int
     completion: int
-    group: int
-    """Attempts at a problem."""
+    group: int  # attempts at a problem
     problems: int
 
     @property
@@ -127,14 +99,11 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    name: str
-    """solver, proposer or judge, whose `texts` are the rows of one batch."""
+    name: str  # solver, proposer or judge, whose `texts` are the rows of one batch
     shape: ModelShape
     texts: Texts
-    training: Training | None = None
-    """None: it is frozen."""
-    shared: bool = False
-    """Does it read frozen weights that are there already?"""
+    training: Training | None = None  # None: it is frozen
+    shared: bool = False  # does it read frozen weights that are there already?
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +111,7 @@ class Need:
     """Bytes, by what they are for."""
 
     always: tuple[tuple[str, float], ...]
-    at_times: tuple[tuple[str, float], ...]
-    """Never two of these at once."""
+    at_times: tuple[tuple[str, float], ...]  # never two of these at once
     process: float
 
     @property
@@ -163,7 +131,7 @@ def adapter_numbers(shape: ModelShape, rank: int, targets: Collection[str] | Non
 
 
 def node_need(roles: Sequence[Role], *, device: str, number: int) -> Need:
-    """Of a whole node. `number`: b, on a CPU of models that are stored in bfloat16."""
+    """Sum up a whole node. number: b, on a CPU of models that are stored in bfloat16."""
     always: list[tuple[str, float]] = []
     at_times: list[tuple[str, float]] = []
     for role in roles:
@@ -183,30 +151,37 @@ def node_need(roles: Sequence[Role], *, device: str, number: int) -> Need:
 
 
 def _trained(name: str, shape: ModelShape, training: Training, number: int) -> list[tuple[str, float]]:
-    """Weights, moments and leash."""
+    """Weights, moments and the copy that the KL term compares with."""
     weights = shape.stored(number) + 4.0 * training.adapter if training.adapter else 4.0 * shape.parameters
     embedding = 0 if training.adapter else shape.vocabulary * shape.hidden  # its moments always have 32 bits
     moments = training.moments * ((training.adapter or shape.parameters) - embedding) + ADAM * embedding
     parts = [(name, weights), (f"{name}'s Adam", moments)]
-    return [*parts, (f"{name}'s KL copy", 4.0 * shape.parameters)] if training.leash and not training.adapter else parts
+    if training.kl_copy and not training.adapter:
+        parts.append((f"{name}'s KL copy", 4.0 * shape.parameters))
+    return parts
 
 
 def update_bytes(shape: ModelShape, training: Training, texts: Texts, *, device: str, number: int) -> float:
-    """The forward and backward pass of one micro-batch."""
+    """The forward and backward pass of one micro-batch: gradients, kept activations, and the largest of the rest."""
+    # gradients, and their copies in half precision
     gradients = (training.adapter or shape.parameters) * (4.0 + (number if number < 4 else 0))
+    # of a token: two norms with three tensors each in float32; query, key, value, output and its copy; gate, up, their
+    # activation and product; with an adapter and b = 2 also its inputs, which peft casts apart for each
     layer = 24.0 * shape.hidden + (5 * shape.attention + 4 * shape.intermediate) * number
     if number < 4:
         layer += 2 * shape.hidden * number
         layer += sum(into for _, into, _ in shape.linear) / shape.layers * number if training.adapter else 0
-    tokens = training.rows * texts.completion
+    tokens = training.rows * texts.completion  # on a CPU a group's prompt counts once
     tokens += texts.prompt * (texts.prompts(training.rows) if shape.packed and device == "cpu" else training.rows)
     kept = tokens * shape.layers * (4.0 * shape.hidden if training.checkpointing else layer)
+    # one layer on its way back (half of it, measured), and all of it once more with checkpointing
     back = tokens * (1.5 if training.checkpointing else 0.5) * layer + shape.unpacked(number)
     logits = training.rows * texts.completion * shape.vocabulary
     if device == "cuda":
         pieces = float(FUSED_PIECE * number)  # the tile is as large for a small vocabulary
     else:
         pieces = 4 * (WHOLE_COPIES * logits if logits <= PIECE else PIECE_COPIES * PIECE)
+    # the gradient of a trained head waits for the embedding's; off CUDA bitsandbytes steps an embedding beside two more
     of_head = 0 if training.adapter else 4.0 * shape.vocabulary * shape.hidden
     if device != "cuda" and training.moments < ADAM:
         of_head *= 3
@@ -235,15 +210,16 @@ def _passing(shape: ModelShape, number: int) -> float:
     return float(number * (4 * shape.hidden + 3 * shape.attention + 3 * shape.intermediate))
 
 
+# what a model does when it does not learn
 BESIDES = {
     "solver": ("sampling", sampling_bytes),
     "proposer": ("proposing", sampling_bytes),
     "judge": ("judging", judging_bytes),
 }
-"""What a model does when it does not learn."""
 
 
 SMALL, LARGE, THREE, SEVEN = (f"Qwen/Qwen2.5-Coder-{size}B-Instruct" for size in ("0.5", "1.5", "3", "7"))
+# shapes of the default models, for profiles on a machine without the hub
 KNOWN: dict[str, dict[str, Any]] = {
     name: {"hidden_size": hidden, "intermediate_size": wide, "num_hidden_layers": layers, "num_attention_heads": heads}
     | {"num_key_value_heads": pairs, "vocab_size": vocabulary, "tie_word_embeddings": name != SEVEN}
@@ -254,26 +230,21 @@ KNOWN: dict[str, dict[str, Any]] = {
         (SEVEN, 3584, 18944, 28, 28, 4, 152_064),
     )
 }
-"""Shapes of the default models, for profiles on a machine without the hub."""
 
 
 @functools.lru_cache(16)
 def shape_of(name: str, role: str) -> ModelShape:
-    """Of a directory, a hub id, or a default model (for which nothing is read). Raises ModelError."""
+    """Read the configuration of a directory or hub id; of a default model it is known. Raises ModelError."""
     try:
-        return shape_of_config(_config(name))
+        if name in KNOWN:
+            return shape_of_config(Qwen2Config(bos_token_id=None, dtype="bfloat16", **KNOWN[name]))
+        return shape_of_config(AutoConfig.from_pretrained(place_of(name), trust_remote_code=False))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         raise cannot_load(name, role, "configuration", error) from error
 
 
-def _config(name: str) -> Any:
-    if name in KNOWN:
-        return Qwen2Config(bos_token_id=None, dtype="bfloat16", **KNOWN[name])
-    return AutoConfig.from_pretrained(place_of(name), trust_remote_code=False)
-
-
 def shape_of_config(config: Any) -> ModelShape:
-    """From a model of no substance: every tensor has a shape and no bytes."""
+    """Measure a model on the meta device, whose tensors have a shape and no bytes."""
     with torch.device("meta"):
         model: Any = AutoModelForCausalLM.from_config(config)
     text = config.get_text_config()

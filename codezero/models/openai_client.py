@@ -23,12 +23,9 @@ from codezero.system.signals import Backoff
 
 logger = logging.getLogger(__name__)
 
-MAX_BODY = 1 << 20
-"""Bytes of one response; an honest one has some kilobytes."""
-RETRIES = 2
-"""Of a request that failed to connect or got a passing status; openai doubles its pause of half a second."""
-FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
-"""Seconds without requests after a server gave no answer; doubled by each further failure."""
+MAX_BODY = 1 << 20  # bytes of one response; an honest one has some kilobytes
+RETRIES = 2  # of a request that failed to connect or got a passing status; openai doubles its pause of half a second
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0  # seconds without requests after no answer; doubled by each further failure
 
 _SENT_HEADERS = ("Host", "Content-Length", "Transfer-Encoding")
 Answer = TypeVar("Answer")
@@ -58,7 +55,7 @@ class UnusableEndpoint(EndpointError):
 
 
 class UnavailableEndpoint(UnusableEndpoint):
-    """It cannot be reached, fails, or is overloaded; later it may answer."""
+    """The server cannot be reached, fails, or is overloaded; later it may answer."""
 
 
 _STATUSES = (
@@ -69,8 +66,7 @@ _STATUSES = (
     (range(300, 400), UnusableEndpoint, "points elsewhere {code}; give the final address as {section}.url"),
     (range(400, 500), UnusableEndpoint, "does not know the address {code}; correct {section}.url or {section}.model"),
     (range(1000), UnavailableEndpoint, "fails {code}; see its own log"),
-)
-"""HTTP statuses and their errors, to be read after "the judge"; the first match counts."""
+)  # HTTP statuses and their errors, to be read after "the judge"; the first match counts
 
 
 @dataclass(frozen=True)
@@ -79,10 +75,8 @@ class EndpointRequest(Generic[Answer]):
 
     path: str
     body: bytes
-    parse: Callable[[bytes], Answer] = field(compare=False)
-    """Raises InvalidResponse."""
-    optional: bool = field(default=False, compare=False)
-    """Not every server has this path: its failure says nothing about the others."""
+    parse: Callable[[bytes], Answer] = field(compare=False)  # raises InvalidResponse
+    optional: bool = field(default=False, compare=False)  # not every server has this path
 
 
 Answers = dict[EndpointRequest[Answer], Answer | EndpointError]
@@ -97,9 +91,11 @@ class EndpointClient(Generic[Answer]):
 
     def __init__(self, role: str, section: str, url: str, *, requests: int, seconds: float) -> None:
         """requests: most under way at once. seconds: deadline of one `ask`."""
-        self.url = _checked_url(url, role, section)
-        self.failure: EndpointError | None = None
-        """Why the last `ask` was not answered; None: the server is alive."""
+        url = check_url(url, f"{section}.url", plain_http=True, mend=f"put a key into {_key_variable(role)}")
+        if "?" in url or "#" in url:
+            raise ConfigError(f"{section}.url must be a bare address like http://127.0.0.1:8000")
+        self.url = url.rstrip("/").removesuffix("/v1").rstrip("/")
+        self.failure: EndpointError | None = None  # why the last `ask` was not answered; None: the server is alive
         self._role, self._section, self._seconds = role, section, seconds
         self._too_late = EndpointError(f"did not answer in {seconds:g} s; start it, or raise {section}.seconds")
         self._backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
@@ -147,7 +143,7 @@ class EndpointClient(Generic[Answer]):
             thread.close()
 
     async def _send_all(self, requests: Collection[EndpointRequest[Answer]], seconds: float) -> Answers[Answer]:
-        """Without those that were not answered in time."""
+        """The answers, without those that were not answered in time."""
         answers: Answers[Answer] = {}
         try:
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
@@ -164,7 +160,10 @@ class EndpointClient(Generic[Answer]):
                 answers[request] = request.parse(response.content)
                 return
             except openai.APIStatusError as error:
-                failure = self._explain(error.status_code)  # its text is the server's
+                status = error.status_code  # its text is the server's
+                kind, text = next((kind, text) for statuses, kind, text in _STATUSES if status in statuses)
+                key = _key_variable(self._role)
+                failure = kind(text.format(code=f"(HTTP {status})", key=key, section=self._section))
             except (openai.APIConnectionError, UnavailableEndpoint) as error:
                 reason = why(error, self.url, "start it")
                 failure = UnavailableEndpoint(f"cannot be reached: {reason}, or correct {self._section}.url")
@@ -175,14 +174,9 @@ class EndpointClient(Generic[Answer]):
             if isinstance(failure, UnusableEndpoint) and not request.optional and not answered:
                 raise failure
 
-    def _explain(self, status: int) -> EndpointError:
-        kind, text = next((kind, text) for statuses, kind, text in _STATUSES if status in statuses)
-        return kind(text.format(code=f"(HTTP {status})", key=_key_variable(self._role), section=self._section))
-
 
 class _BoundedTransport(httpx2.AsyncHTTPTransport):
-    """Sends only the headers that it is given. Of a response it takes the status and the body of a 200: no cookie,
-    redirect or content encoding gets through."""
+    """Sends only the headers that it is given, and takes of a response only the status and the body of a 200."""
 
     def __init__(self, url: str, headers: Mapping[str, str], requests: int) -> None:
         limits = httpx2.Limits(max_connections=requests)
@@ -215,14 +209,6 @@ class _BoundedTransport(httpx2.AsyncHTTPTransport):
 
 def _key_variable(role: str) -> str:
     return f"CODEZERO_{role.upper()}_KEY"
-
-
-def _checked_url(address: str, role: str, section: str) -> str:
-    """The base address without a slash or /v1 at its end."""
-    url = check_url(address, f"{section}.url", plain_http=True, mend=f"put a key into {_key_variable(role)}")
-    if "?" in url or "#" in url:
-        raise ConfigError(f"{section}.url must be a bare address like http://127.0.0.1:8000")
-    return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 def _headers(address: str, role: str) -> dict[str, str]:

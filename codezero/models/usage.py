@@ -1,4 +1,4 @@
-"""What this node and its child processes use of the machine, for a row of metrics."""
+"""Use of the machine by this node and its child processes, for a row of metrics."""
 
 import contextlib
 import sys
@@ -35,7 +35,7 @@ class Usage:
 
 
 def _card_bytes() -> int | None:
-    """Of the cards of this process. torch is not loaded for it."""
+    """Bytes on the cards of this process. torch is not loaded for it."""
     if "torch" not in sys.modules:
         return None
     import torch

@@ -1,13 +1,13 @@
 """The data API: JSON, server-sent events, health and Prometheus, over a RunReader. It only reads.
 
-Whoever asks is a stranger: each part of an address is checked, every answer is bounded, and files are read in threads,
+Nobody who asks is trusted: each part of an address is checked, every answer is bounded, and files are read in threads,
 once for all who ask within a second. Nothing is queued for a page that does not read. All methods raise HttpRefusal.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Literal, TypeVar, cast
 
@@ -15,15 +15,17 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 from msgspec.structs import asdict
+from prometheus_client import Metric, generate_latest
+from prometheus_client.registry import Collector
 
 from codezero.errors import HttpRefusal, MarketError, UnreadableError
-from codezero.monitor.health import overall
 from codezero.monitor.metrics_file import MAX_WHOLE
 from codezero.monitor.reader import KEY, RunReader
+from codezero.monitor.run_types import Health, RunView
+from codezero.monitor.run_view import overall
 
 Result = TypeVar("Result")
-Asked = TypeVar("Asked", bound=msgspec.Struct)
-
+Query = TypeVar("Query", bound=msgspec.Struct)
 Number = Annotated[int, Meta(ge=1, le=MAX_WHOLE)]
 
 
@@ -55,15 +57,14 @@ class OfGame(OfRun, frozen=True):
     digits: Annotated[str, Meta(pattern=r"\A[0-9a-f]{4,64}\Z")] = msgspec.field(name="id")
 
 
-PARTS = {
+PARTS = {  # the query of each part of a run, by its address below the run's
     **dict.fromkeys(("settings", "log", "checkpoints", "market"), OfRun),
     **{"rollouts": OfRollouts, "rollouts/{id}": OfRollout, "market/games": OfGames, "market/games/{id}": OfGame},
 }
-"""By its address below a run's, what can be asked of a part of it."""
 
 
 class Shared:
-    """Of each question one read at a time, and none while the last answer is younger than `seconds`."""
+    """Shares reads: one at a time of each question, and none while the last answer is younger than `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -88,17 +89,16 @@ class Shared:
 
 
 MAX_STREAMS = 16
-PAUSE_SECONDS = 1.0
-SILENCE_SECONDS = 15.0
-"""After so long a comment shows that the line still works."""
-SLOW_SECONDS = 10.0
-"""A page that takes longer to take one event is cut off."""
+SLOW_SECONDS = 10.0  # a page that takes longer to take one event is cut off
 
 
 class Streams:
-    """All open streams. An event is `view` with a JSON value without newlines as its data."""
+    """All open streams. An event is `view` with a JSON value without newlines as its data.
 
-    def __init__(self, *, pause: float = PAUSE_SECONDS, silence: float = SILENCE_SECONDS) -> None:
+    pause: seconds between two reads. silence: after so many a comment shows that the line still works.
+    """
+
+    def __init__(self, *, pause: float = 1.0, silence: float = 15.0) -> None:
         self._pause, self._silence = pause, silence
         self._open = 0
         self._closing = asyncio.Event()
@@ -138,6 +138,63 @@ class Streams:
         return response
 
 
+Samples = Iterable[tuple[Mapping[str, str], float | None]]  # labels and value; None: not measured, and left out
+OUTBOX_STATES = ("collecting", "pending", "accepted", "refused")
+METRICS: dict[str, tuple[str, Callable[[RunView], Samples]]] = {
+    "running": ("1 while its process is there.", lambda view: [({}, view.running)]),
+    "iteration": ("Iterations done.", lambda view: [({}, view.iteration)]),
+    "round": ("Round of the swarm it plays in.", lambda view: [({}, view.round)]),
+    "last_step_timestamp_seconds": ("When its last step was recorded.", lambda view: [({}, view.updated)]),
+    "step_seconds": ("Median of its last steps.", lambda view: [({}, view.seconds_per_iteration)]),
+    "tokens_per_second": ("Sampled by its solver.", lambda view: [({}, view.tokens_per_second)]),
+    "judge_weight": ("How far the judge counts; 0: without proven skill.", lambda view: [({}, view.judge.weight)]),
+    "peers_kept_away_from": ("Peers that are not dealt with for now.",
+                             lambda view: [({}, sum(peer.state != "ok" for peer in view.peers))]),
+    "measured": ("The newest value of each curve of the page.",
+                 lambda view: (({"curve": name}, value) for name, value in view.latest.items())),
+    "exam": ("Share of the held-out problems solved: average@k and pass@k.", lambda view: (
+        ({"measure": f"{measure}@{exam.samples}", "source": exam.source}, value)
+        for exam in view.exams[-1:]
+        for measure, value in (("average", exam.average), ("pass", exam.passed))
+    )),
+    "level_success": ("Mean posterior of the success rate at each level of difficulty.",
+                      lambda view: (({"level": str(skill.level)}, skill.mean) for skill in view.difficulty)),
+    "submissions": ("What became of the points, by state.",
+                    lambda view: (({"state": state}, getattr(view.outbox, state, None)) for state in OUTBOX_STATES)),
+}  # fmt: skip
+
+
+class RunCollector(Collector):
+    """Gives Prometheus its samples, in text format 0.0.4. Those of each run are labelled with its key."""
+
+    def __init__(self, views: Sequence[RunView], health: Health) -> None:
+        self._views, self._health = views, health
+
+    def collect(self) -> Iterator[Metric]:
+        """Metrics without a sample are left out."""
+        healthy = Metric("codezero_healthy", "1 unless a run that is meant to learn has stalled or died.", "gauge")
+        healthy.add_sample(healthy.name, {}, self._health.healthy)
+        yield healthy
+        for name, (text, read) in METRICS.items():
+            yield from self._metric(Metric(f"codezero_{name}", text, "gauge"), read)
+        errors = Metric("codezero_tolerated", "Errors that the run survived, by kind.", "counter")
+        yield from self._metric(errors, lambda view: (({"kind": k}, n) for k, n in view.tolerated.items()), "_total")
+
+    def _metric(self, metric: Metric, read: Callable[[RunView], Samples], suffix: str = "") -> Iterator[Metric]:
+        """suffix: what the text format adds to the names of this kind."""
+        for view in self._views:
+            for labels, value in read(view):
+                if value is not None:
+                    metric.add_sample(f"{metric.name}{suffix}", {"run": view.run, **labels}, value)
+        if metric.samples:
+            yield metric
+
+
+def exposition(views: Sequence[RunView], health: Health) -> bytes:
+    """Write the page of /metrics, without figures of this process itself."""
+    return generate_latest(RunCollector(views, health))
+
+
 class DataApi:
     """Routes over one reader: `data` for the owner, once there is one, and `probes` for monitoring.
 
@@ -156,8 +213,11 @@ class DataApi:
         reader = self._reader
         return [
             self._get("/api/runs", Nothing, lambda _: reader.runs()),
-            self._get("/api/runs/{run}", OfRun, lambda asked: reader.view(asked.run)),
-            *map(self._part, PARTS),
+            self._get("/api/runs/{run}", OfRun, lambda query: reader.view(query.run)),
+            *(
+                self._get(f"/api/runs/{{run}}/{name}", kind, lambda of, name=name: reader.part(name, **asdict(of)))
+                for name, kind in PARTS.items()
+            ),
             web.get("/api/runs/{run}/leaderboard", self._leaderboard),
             web.get("/api/runs/{run}/events", self._events, allow_head=False),
         ]
@@ -166,20 +226,15 @@ class DataApi:
     def probes(self) -> list[web.RouteDef]:
         return [web.get("/healthz", self._health), web.get("/metrics", self._metrics)]
 
-    def _part(self, name: str) -> web.RouteDef:
-        return self._get(
-            f"/api/runs/{{run}}/{name}", PARTS[name], lambda asked: self._reader.part(name, **asdict(asked))
-        )
-
-    def _get(self, path: str, kind: type[Asked], read: Callable[[Asked], object]) -> web.RouteDef:
+    def _get(self, path: str, kind: type[Query], read: Callable[[Query], object]) -> web.RouteDef:
         async def answer(request: web.Request) -> web.StreamResponse:
-            asked = _asked(request, kind)
-            return await self._json((path, asked), lambda: read(asked))
+            query = _query(request, kind)
+            return await self._json((path, query), lambda: read(query))
 
         return web.get(path, answer)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        run, view = _asked(request, OfRun).run, b""
+        run, view = _query(request, OfRun).run, b""
 
         async def read() -> bytes:
             nonlocal view
@@ -194,23 +249,21 @@ class DataApi:
         return await self.streams.serve(request, read)
 
     async def _leaderboard(self, request: web.Request) -> web.StreamResponse:
-        run = _asked(request, OfRun).run
+        run = _query(request, OfRun).run
         with contextlib.suppress(TimeoutError):  # a longer read of the chain is shown at a later request
             async with asyncio.timeout(5.0):
                 await self._boards.get("board", lambda: self._in_thread(self._reader.read_board))
         return await self._json(("board", run), lambda: self._reader.leaderboard(run))
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
-        _asked(request, Nothing)
+        _query(request, Nothing)
         health = await self._once("health", lambda: overall(self._reader.watched(), time.time()))
         return web.json_response(body=msgspec.json.encode(health), status=200 if health.healthy else 503)
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
-        _asked(request, Nothing)
+        _query(request, Nothing)
 
         def read() -> bytes:
-            from codezero.monitor.prometheus import exposition
-
             views = self._reader.watched()
             return exposition(views, overall(views, time.time()))
 
@@ -230,7 +283,7 @@ class DataApi:
         return asyncio.get_running_loop().run_in_executor(self._pool, read)
 
 
-def _asked(request: web.Request, kind: type[Asked]) -> Asked:
+def _query(request: web.Request, kind: type[Query]) -> Query:
     """The parts of the path and the query, each of which is given once."""
     pairs = [*request.match_info.items(), *request.query.items()]
     if len(pairs) > len(dict(pairs)):

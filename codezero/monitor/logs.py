@@ -1,4 +1,4 @@
-"""`swarm.log` and the warnings a person sees. Foreign text in a message cannot forge a line or drive the terminal.
+"""`swarm.log` and the warnings a person sees. Text of others in a message cannot forge a line or drive the terminal.
 
 The file is rotated: it and its backups stay below 40 MiB. Passphrases, keys and tokens are hidden in both, wherever a
 message has them from: what is known to be secret by its value, what only looks secret by its form. A secret that is
@@ -21,17 +21,13 @@ from codezero.monitor.text import clean
 logger = logging.getLogger(__name__)
 
 FILE_NAME = "swarm.log"
-MAX_BYTES, BACKUPS = 10 << 20, 3
-"""Of one log file; with its backups a node keeps four times that."""
-MAX_MESSAGE, MAX_TRACEBACK = 4_000, 40_000
-"""Characters."""
-MARK = "codezero"
-"""Name of the handlers set up here."""
+MAX_BYTES, BACKUPS = 10 << 20, 3  # of one log file; with its backups a node keeps four times that
+MAX_MESSAGE, MAX_TRACEBACK = 4_000, 40_000  # characters
+MARK = "codezero"  # name of the handlers set up here
 HIDDEN = "[hidden]"
+# names of variables whose values are secret; and the forms of user:password@, a bearer token, a token of the hub
 NAMES = re.compile(r"(KEY|TOKEN|PASSPHRASE|PASSWORD|SECRET|CREDENTIALS)\Z", re.IGNORECASE)
-"""Of variables whose values are secret."""
 FORMS = (r"(?<=://)[^/\s@]{1,200}@", r"(?<=\bBearer )[\w.~+/=-]{8,}", r"\bhf_[A-Za-z0-9]{16,}")
-"""user:password@, a bearer token, a token of the hub."""
 
 
 class Secrets:
@@ -48,7 +44,7 @@ class Secrets:
 
 
 def known_secrets(variables: Iterable[str] = (), files: Iterable[str] = (), addresses: Iterable[str] = ()) -> Secrets:
-    """Of the environment by the names, and what the settings name: variables, files that hold one, providers' URLs.
+    """Collect those of the environment by their names, and what the settings name: variables, files, providers' URLs.
 
     A file that is not there or cannot be read holds nothing that could be logged.
     """
@@ -92,7 +88,7 @@ class CurrentStderr(logging.StreamHandler):  # pyright: ignore[reportMissingType
 
 
 class LogFile(RotatingFileHandler):
-    """On a full disk a line is lost and the first loss told, in one line and without what the line said.
+    """On a full disk lines are dropped; the first drop is reported once, without the line's content.
 
     `logging` would print a trace for each, with the message as it came, secrets and all.
     """

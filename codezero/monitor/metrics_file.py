@@ -19,10 +19,8 @@ from codezero.system.files import lacks_room, open_regular, replacing
 from codezero.types import Metrics
 
 FILE_NAME = "metrics.jsonl"
-LABEL = "run.json"
-"""What makes a folder a run: the choices it was begun with."""
-NODE_FILE = "node.json"
-"""Who runs in this folder, for views of several nodes."""
+LABEL = "run.json"  # what makes a folder a run: the choices it was begun with
+NODE_FILE = "node.json"  # who runs in this folder, for views of several nodes
 KEYS = (
     "time", "iteration", "round", "seconds", "reward/mean", "difficulty/level", "tokens/sampled_per_second",
     "eval/average_at_8", "eval/pass_at_8", "eval/ci_low", "eval/ci_high", "eval/source", "judge/auroc",
@@ -30,21 +28,14 @@ KEYS = (
 )  # fmt: skip
 """In every row, null when not measured this time. `time` is unix seconds; a row may have more."""
 
-MAX_TEXT = 1_000
-"""Characters of a string value."""
-MAX_LINE = 1 << 16
-"""Bytes of a line that is read."""
-MAX_WHOLE = 2**53 - 1
-"""The largest integer that every JSON reader takes exactly."""
-LARGEST = 1e300
-"""Of a number that means anything. NaN is not below it either."""
-MAX_BYTES = 32 << 20
-"""Read of one file by default: some 20,000 iterations, half from its beginning and half from its end."""
+MAX_TEXT = 1_000  # characters of a string value
+MAX_LINE = 1 << 16  # bytes of a line that is read
+MAX_WHOLE = 2**53 - 1  # the largest integer that every JSON reader takes exactly
+LARGEST = 1e300  # of a number that means anything; NaN is not below it either
+MAX_BYTES = 32 << 20  # read of one file by default: some 20,000 iterations, half each from beginning and end
 
-UNUSABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding a line raises that is no row."""
+# Follows no nesting. One without a type does, and overflows the stack where a library raised the recursion limit.
 _flat = msgspec.json.Decoder(dict[str, float | int | str | bool | None])
-"""Follows no nesting. One without a type does, and overflows the stack where a library raised the recursion limit."""
 
 
 class MetricsFile:
@@ -108,19 +99,17 @@ def _line(row: Metrics) -> bytes:
 
 
 def _value(value: object) -> float | int | str | None:
-    """What a row may hold: JSON has no NaN, and a reader has no use for infinity."""
+    """Keep what a row may hold: JSON has no NaN, and a reader has no use for infinity."""
     if isinstance(value, str):
         return value[:MAX_TEXT]
-    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    return None
+    return value if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)) else None
 
 
 def parse(line: bytes) -> Metrics | None:
     """None for a line that is no row."""
     try:
         row = _flat.decode(line)
-    except UNUSABLE:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     iteration = row.get("iteration")
     if not isinstance(iteration, int) or isinstance(iteration, bool) or iteration < 0:
@@ -128,8 +117,7 @@ def parse(line: bytes) -> Metrics | None:
     return {key: _value(value) for key, value in row.items()}
 
 
-PROOF = 256
-"""Bytes before the place that was read to; where they have changed or are gone, the file was written anew."""
+PROOF = 256  # bytes before the place that was read to; where they have changed or are gone, the file was written anew
 
 
 class Tail:
@@ -141,12 +129,11 @@ class Tail:
     def __init__(self, path: Path, *, budget: int | None = None) -> None:
         self.path = path
         self._budget = budget
-        self._place: int = 0
-        """The first byte that was not given out."""
+        self._place: int = 0  # the first byte that was not given out
         self._proof = b""
 
     def poll(self) -> tuple[bool, Iterator[bytes]]:
-        """Whether the file was written anew since, and its new lines, without newline; use them up at once.
+        """Tell if the file was written anew since, and give its new lines, without newline; use them up at once.
 
         No file is an empty one. Raises OSError.
         """

@@ -1,37 +1,105 @@
-"""Records, shows and reports a run: `protocols.Monitor` over metrics.jsonl, rollouts.db, a view and the report."""
+"""Records, shows and reports a run: metrics.jsonl, rollouts.db, a view, the report, and Weights & Biases."""
 
 import contextlib
+import importlib
 import logging
+import os
+import queue
+import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from codezero.monitor.logs import quiet_libraries
-from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE, MetricsFile
+from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE, MetricsFile, number
 from codezero.monitor.report import command, headline, write_report
 from codezero.monitor.rollouts_db import RolloutStore
-from codezero.monitor.run_state import History
-from codezero.monitor.sinks import BackgroundSink, close_all
-from codezero.monitor.summaries import PlainView, RunState
-from codezero.monitor.terminal import LiveView, choose_view, save_picture
-from codezero.monitor.text import duration, print_flushed, readable_name
-from codezero.system.pidfile import write_process
+from codezero.monitor.run_state import Fold, History
+from codezero.monitor.run_types import RunView
+from codezero.monitor.run_view import most_telling, view_of
+from codezero.monitor.terminal import LiveView, PlainView, choose_view, save_picture
+from codezero.monitor.text import duration, print_flushed
+from codezero.system.child import ProcessReport, write_process
 from codezero.system.signals import Share
 from codezero.types import Metrics, ScoredGroup
 
 logger = logging.getLogger(__name__)
 
-MAX_FACT = 300
-"""Characters of a fact in NODE_FILE."""
-SHOWN_EVERY = 15.0
-"""Seconds between two looks at how much of a part is done."""
+MAX_FACT = 300  # characters of a fact in NODE_FILE
+SHOWN_EVERY = 15.0  # seconds between two reports of how much of a call is done
+MOST_WAITING = 256  # rows queued for Weights & Biases; more are dropped, and metrics.jsonl has them all
+LEAVING_SECONDS = 5.0  # for sending the rest at the end: a node that has to stop has 30
+
+
+class WandbRun:
+    """Sends rows to Weights & Biases, whose own process keeps and uploads them. A failure is one warning.
+
+    project: PROJECT or ENTITY/PROJECT; facts: the peer id and the models; folder: the run's. Calls of wandb can wait
+    for its server, so they are made in a thread that nothing waits for. The key comes from WANDB_API_KEY alone; without
+    one everything stays below logs/wandb. WANDB_MODE is the user's. Sent are the figures, the run's name, the peer id,
+    the models, and the versions of Python, wandb and the kind of system; no settings, paths, source or host name.
+    """
+
+    def __init__(self, project: str, facts: Mapping[str, str], folder: Path, logs: Path) -> None:
+        self._project, self._facts, self._folder, self._logs = project, facts, folder, logs
+        self._rows: queue.Queue[Metrics | None] = queue.Queue(MOST_WAITING)
+        self._thread = threading.Thread(target=self._send, name="wandb", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def observe(self, row: Metrics | None) -> None:
+        """Send this row later; None: it was the last."""
+        with contextlib.suppress(queue.Full):
+            self._rows.put_nowait(row)
+
+    def close(self) -> None:
+        self.observe(None)
+        self._thread.join(LEAVING_SECONDS)
+
+    def _send(self) -> None:
+        try:
+            run = self._open()
+            while (row := self._rows.get()) is not None:
+                figures = {key: float(value) for key in row if (value := number(row, key)) is not None}
+                run.log(figures, step=int(row["iteration"] or 0))
+            run.finish()
+        except (Exception, SystemExit) as error:  # its errors have no base of their own
+            name = type(error).__name__
+            logger.warning("Weights & Biases: %s: %s; training goes on without it", name, error)
+            logger.info("the trace of Weights & Biases", exc_info=error)
+
+    def _open(self) -> Any:
+        library: Any = importlib.import_module("wandb")
+        mode, identity = os.environ.get("WANDB_MODE") or "online", self._folder / "wandb.id"
+        if mode != "disabled" and not os.environ.get("WANDB_API_KEY"):
+            mode = "offline"
+        if not identity.is_file():  # a resumed run keeps its id, a new one in a folder of the same name gets another
+            identity.write_text(secrets.token_hex(8) + "\n")
+        self._logs.mkdir(parents=True, exist_ok=True)
+        settings = library.Settings(
+            silent=True, console="off", save_code=False, disable_git=True, host="codezero", init_timeout=10.0,
+            finish_timeout=LEAVING_SECONDS, x_save_requirements=False, x_disable_meta=True, x_disable_stats=True,
+        )  # fmt: skip
+        entity, _, project = self._project.rpartition("/")
+        return library.init(
+            entity=entity or None,
+            project=project,
+            name=self._folder.name,
+            id=identity.read_text().strip(),
+            config=dict(self._facts),
+            dir=str(self._logs),
+            resume="allow" if mode == "online" else None,
+            mode=mode,
+            settings=settings,
+        )
 
 
 class RunMonitor:
-    """Implements `protocols.Monitor` for one run folder."""
-
     def __init__(
         self,
         *,
@@ -40,7 +108,7 @@ class RunMonitor:
         identity: str,
         swarm_kind: str,
         facts: Mapping[str, str],
-        sinks: Sequence[BackgroundSink] = (),
+        wandb: WandbRun | None = None,
         usage: Callable[[], Metrics] = dict,
         start: PlainView | None = None,
     ) -> None:
@@ -48,19 +116,21 @@ class RunMonitor:
 
         usage: what the node uses of the machine now, for each row. start: what is seen until `started`; None: lines.
         """
-        self.folder, self.view_kind, self._sinks, self._usage = folder, view, sinks, usage
-        self.stand_ins = ""
-        """What stands in for sources of problems at the start."""
-        self.state = RunState(identity=identity, swarm_kind=swarm_kind, facts=dict(facts), began=time.time())
-        self._begun: tuple[float, float, str] | None = None
-        """Of the call under way: when it began, when it was last shown, and what was said before it."""
+        self.folder, self.view_kind, self._wandb, self._usage = folder, view, wandb, usage
+        self.facts, self._swarm_kind = dict(facts), swarm_kind
+        self._stand_ins = ""  # what stands in for sources of problems at the start
+        self.doing = ""  # what takes time now, beside the iterations
+        self.problem: ScoredGroup | None = None  # the last own one of which some attempts could be judged
+        self._process = ProcessReport(pid=os.getpid(), peer_id=identity, began=time.time())
+        # of the call under way: when it began, when it was last shown, and what was shown before it
+        self._call: tuple[float, float, str] | None = None
         self._file: MetricsFile | None = None
         self._history = History(folder)
         self._stage: Literal["starting", "running", "ended"] = "starting"
-        self._reason = ""
-        """Why it ended, from the beginning of its end on."""
+        self._reason = ""  # why it ended, from the beginning of its end on
         self._rollouts = RolloutStore(folder, identity)
-        self._view = start or choose_view("off" if view == "off" else "plain", LiveView)
+        self._screen = start or choose_view("off" if view == "off" else "plain", LiveView)
+        self.view = self._viewed(Fold())
 
     def started(self, iteration: int) -> bool:
         """Drop rows after `iteration` (at 0 all of them: the exam before the first iteration is sat again).
@@ -68,120 +138,125 @@ class RunMonitor:
         Is an exam on record?"""
         self._file = MetricsFile(self.folder)
         self._file.truncate_after(iteration if iteration > 0 else -1)
-        self.state = self.state.after(self._history.read())
+        self.view = self._viewed(self._history.read())
         self._rollouts.begin(iteration)
-        for sink in self._sinks:
-            sink.start(iteration)
+        if self._wandb:
+            self._wandb.start()
         self._stage = "running"
         self._write_node_file(stopped=None)
-        logger.info("%s begins at iteration %d in %s", readable_name(self.state.identity), iteration, self.folder)
+        logger.info("%s begins at iteration %d in %s", self.view.name, iteration, self.folder)
         quiet_libraries()  # by now everything is imported
-        self._view.close()
-        self._view = choose_view(self.view_kind, LiveView)
-        self._view.show(self.state)
-        return bool(self.state.exams)
+        self._screen.close()
+        self._screen = choose_view(self.view_kind, LiveView)
+        self._screen.show(self.view)
+        return bool(self.view.exams)
 
-    def add_facts(self, **facts: str) -> None:
-        """What turned out to stay the same while the parts were put together."""
-        self.state = replace(self.state, facts={**self.state.facts, **facts})
+    def add_facts(self, *, stand_ins: str = "", **facts: str) -> None:
+        """Add what turned out while the parts were made. stand_ins: what stands in for sources of problems."""
+        self._stand_ins = stand_ins or self._stand_ins
+        self.facts |= facts
 
     def busy(self, doing: str) -> None:
-        """Shown until the next `observe`. From the first call on, others know that this process runs here."""
-        if self._file is None and not self.state.busy:
+        """Show this until the next `observe`. From the first call on, others know that this process runs here."""
+        if self._file is None and not self.doing:
             self._write_node_file(stopped=None)
-        self.state = replace(self.state, busy=doing)
-        self._view.busy(self.state)
+        self.doing = doing
+        self._screen.busy(doing)
 
     def part(self, doing: str, what: str, done: int, of: int) -> None:
-        """So much of one call is done: shown from time to time, with the time that may be left."""
-        now, busy = time.monotonic(), self.state.busy
-        began, shown, before = self._begun or (now, now, "" if isinstance(busy, Share) else busy)  # a part that ended
+        """Show from time to time how much of one call is done, with the time that may be left."""
+        now = time.monotonic()
+        began, shown, before = self._call or (now, now, "" if isinstance(self.doing, Share) else self.doing)
         if done == of:
             if shown > began:
-                self.state = replace(self.state, busy=before)
-                self._view.show(self.state)
-            self._begun = None
+                self.doing = before
+                self._screen.show(self.view, self.problem, before)
+            self._call = None
             return
         if done and now - shown >= SHOWN_EVERY:
             left = duration((now - began) / done * (of - done))
             self.busy(f"{before or doing}: {done} of {of} {what}, about {left} left")
             shown = now
-        self._begun = began, shown, before
+        self._call = began, shown, before
 
     def observe(self, iteration: int, metrics: Metrics, judged: Sequence[ScoredGroup]) -> None:
-        """One row and some of the groups on disk, one picture on the screen."""
         row = self._usage() | metrics | {"iteration": iteration}
         if row.get("eval/set"):  # an exam's figures mean little without what they are of
-            row |= {f"run/{name}": value for name, value in self.state.facts.items()}
+            row |= {f"run/{name}": value for name, value in self.facts.items()}
         if self._file is not None:
             self._file.append(row)
             self._rollouts.add(iteration, judged)
-        for sink in self._sinks:
-            sink.observe(row)
-        own = [scored for scored in judged if scored.group.peer_id == self.state.identity]
+        if self._wandb:
+            self._wandb.observe(row)
         try:
             fold = self._history.read()
         except OSError as error:  # the row is written: what is shown may be older, and the run goes on
             logger.warning("%s cannot be read, so older figures are shown: %s", self.folder / FILE_NAME, error.strerror)
             fold = self._history.fold
-        for found, words in fold.obstacles.values():
-            if found == iteration:
+        for first, words in fold.obstacles.values():
+            if first == iteration:
                 logger.warning("what keeps this run from learning: %s", words)
-        self.state = self.state.after(fold, own)
-        self._view.show(self.state)
+        own = [scored for scored in judged if scored.group.peer_id == self._process.peer_id]
+        self.problem, self.doing = most_telling(own) or self.problem, ""
+        self.view = self._viewed(fold)
+        self._screen.show(self.view, self.problem)
 
     def say(self, line: str) -> None:
         """Show a line at once, and until the end. From any thread."""
         logger.info("%s", line)
-        self._view.say(line)
+        self._screen.say(line)
 
     def close(self, reason: str) -> None:
         """Give the terminal back, write the report and say where it is. Nothing to do before `started`."""
         if self._file is None:
             return
         self._reason = reason
-        self._view.close()
+        self._screen.close()
         self._file.close()
         self._file = None
         self._rollouts.close()
-        close_all(self._sinks)
-        page = self.folder
-        try:
-            self._write_node_file(stopped=reason)
-            page = write_report(self.folder, self._history.read(), self.state, reason)
-            save_picture(self.folder / "view.svg", self.state)
-        except OSError as error:  # a full disk: it must not hide why the run ended
-            logger.warning("the end of the run cannot be written to %s: %s", self.folder, error.strerror)
-        self._say_farewell(reason, page)
+        if self._wandb:
+            self._wandb.close()
+        self._finish(reason, self._history, pictures=True)
 
     def cut(self, reason: str) -> None:
         """Record, from any thread, that the process ends now: `close` without what takes long."""
         if self._stage == "ended":
             return
-        self._view.close()
-        reason, page = self._reason or reason, self.folder
-        with contextlib.suppress(OSError):  # a full disk
-            if self._stage == "running" or self.state.busy:  # else nobody was told of this process
-                self._write_node_file(stopped=reason)
-            if self._stage == "running":
-                fold = History(self.folder).read()  # the other one may be in use by its thread
-                page = write_report(self.folder, fold, self.state, reason, picture=False)
+        self._screen.close()
+        reason = self._reason or reason
         if self._stage == "running":
-            self._say_farewell(reason, page)
-        elif self.view_kind != "off":
+            self._finish(reason, History(self.folder), pictures=False)  # the other one may be in use by its thread
+            return
+        with contextlib.suppress(OSError):  # a full disk
+            if self.doing:  # else nobody knows of this process
+                self._write_node_file(stopped=reason)
+        if self.view_kind != "off":
             print_flushed(f"codezero: {reason}")
 
-    def _say_farewell(self, reason: str, page: Path) -> None:
-        self._stage = "ended"
-        logger.info("ended after iteration %d: %s", self.state.iteration, reason)
+    def _finish(self, reason: str, history: History, *, pictures: bool) -> None:
+        page = self.folder
+        try:
+            self._write_node_file(stopped=reason)
+            fold = history.read()
+            page = write_report(self.folder, fold, self._viewed(fold), self.problem, reason, picture=pictures)
+            if pictures:
+                save_picture(self.folder / "view.svg", self.view, self.problem)
+        except OSError as error:  # a full disk: it must not hide why the run ended
+            logger.warning("the end of the run cannot be written to %s: %s", self.folder, error.strerror)
+        self._stage, iteration = "ended", self.view.iteration or 0
+        logger.info("ended after iteration %d: %s", iteration, reason)
         if self.view_kind != "off":
-            print_flushed(f"codezero: {reason}, after iteration {self.state.iteration}")
-            print_flushed(f"  {headline(self.state.exams)}")
+            print_flushed(f"codezero: {reason}, after iteration {iteration}")
+            print_flushed(f"  {headline(self.view.exams)}")
             print_flushed(f"  report: {page}")
             print_flushed(f"  next: the same command goes on from here; with peers: {command()} swarm up --nodes 3")
 
+    def _viewed(self, fold: Fold) -> RunView:
+        facts = {"swarm": self._swarm_kind} | self.facts
+        return view_of(fold, replace(self._process, facts=facts, stand_ins=self._stand_ins), curves=("reward",))
+
     def _write_node_file(self, stopped: str | None) -> None:
-        state, stand_ins = self.state, self.stand_ins[:MAX_FACT]
-        facts = {"swarm": state.swarm_kind} | {name: value[:MAX_FACT] for name, value in state.facts.items()}
-        report = {"peer_id": state.identity, "began": state.began, "stopped": stopped, "stand_ins": stand_ins}
-        write_process(self.folder / NODE_FILE, {**report, "facts": facts})
+        facts = {name: value[:MAX_FACT] for name, value in ({"swarm": self._swarm_kind} | self.facts).items()}
+        report = {"peer_id": self._process.peer_id, "began": self._process.began, "stopped": stopped}
+        write_process(self.folder / NODE_FILE, {**report, "facts": facts, "stand_ins": self._stand_ins[:MAX_FACT]})

@@ -1,5 +1,6 @@
-"""What the API reads: runs below a folder, their files and markets, and the leaderboard. All methods block."""
+"""Reads for the API: runs below a folder, their files and markets, and the leaderboard. All methods block."""
 
+import contextlib
 import hashlib
 import logging
 import re
@@ -15,18 +16,70 @@ from msgspec.structs import replace
 from codezero.errors import CodeZeroError, HttpRefusal
 from codezero.monitor.metrics_file import FILE_NAME, LABEL, NODE_FILE
 from codezero.monitor.run_state import History
-from codezero.monitor.run_summary import MAX_BYTES, summarise_run, touched
-from codezero.monitor.run_types import Leaderboard, Runs, RunSummary, RunView
-from codezero.system.pidfile import read_process
+from codezero.monitor.run_types import MAX_TREND, Leaderboard, RunPhase, Runs, RunSummary, RunView
+from codezero.monitor.run_view import view_of
+from codezero.system.child import read_process
+from codezero.system.signals import FAILED
 
-KEY = r"[A-Za-z0-9_-][A-Za-z0-9._~-]{0,199}"
-"""What a run is called in the API: its path below the base, with ~ between the parts."""
+KEY = r"[A-Za-z0-9_-][A-Za-z0-9._~-]{0,199}"  # a run's name in the API: its path below the base, ~ between its parts
+FILES = (FILE_NAME, NODE_FILE, LABEL)  # each makes a folder a run
 MAX_RUNS = 200
+MAX_BYTES = 1 << 19  # read of the metrics for a list, at first: their beginning, with the first exam, and newest rows
 NOTHING = "there is no such run, or no such group or game in it any more"
-ReadView = Callable[[str], RunView]
-"""One run's view under its key. Raises UnreadableError."""
+ReadView = Callable[[str], RunView]  # one run's view under its key; raises UnreadableError
 
 logger = logging.getLogger(__name__)
+
+
+def touched(folder: Path) -> float:
+    """When the run wrote last, in seconds since 1970; 0 when it cannot be told."""
+    times = [0.0]
+    for name in FILES:
+        with contextlib.suppress(OSError):
+            times.append((folder / name).stat().st_mtime)
+    return max(times)
+
+
+def summarise_run(folder: Path, key: str = "", *, history: History | None = None) -> RunSummary:
+    """key: the run's name in the API. history: of an earlier call, which reads only what was written since.
+
+    A file that cannot be read counts as empty; nothing raises.
+    """
+    history = history or History(folder, budget=MAX_BYTES)
+    with contextlib.suppress(OSError):
+        history.read()
+    view = view_of(history.fold, read_process(folder / NODE_FILE), key or folder.name, curves=())
+    last = view.exams[-1] if view.exams else None
+    averages = [exam.average for exam in view.exams if last and exam.label == last.label]
+    step = (len(averages) - 1) / (MAX_TREND - 1)
+    trend = [averages[round(place * step)] for place in range(MAX_TREND)] if step > 1 else averages
+    return RunSummary(
+        run=view.run,
+        name=view.name,
+        running=view.running,
+        iteration=view.iteration,
+        updated=touched(folder) or None,
+        state=_phase(view),
+        fleet=key.rpartition("~")[0],
+        samples=last and last.samples,
+        source=last.source if last else "",
+        start=averages[0] if averages else None,
+        now=last and last.average,
+        low=last and last.low,
+        high=last and last.high,
+        delta=averages[-1] - averages[0] if len(averages) > 1 else None,
+        reward=view.reward,
+        sparkline=trend,
+    )
+
+
+def _phase(view: RunView) -> RunPhase:
+    if view.running:
+        silent = time.time() - max(view.updated or 0.0, view.began or 0.0)
+        return "stalled" if silent > view.limit_seconds else "running"
+    if not view.stopped:
+        return "unknown" if view.began is None else "gone"
+    return "failed" if view.stopped == FAILED else "ended"
 
 
 def find_runs(base: Path) -> dict[str, Path]:
@@ -34,7 +87,7 @@ def find_runs(base: Path) -> dict[str, Path]:
 
     Nothing else is ever opened: a key is looked up here, and not made into a path.
     """
-    if any((base / name).is_file() for name in (LABEL, NODE_FILE, FILE_NAME)):
+    if any((base / name).is_file() for name in FILES):
         return {key_of(base.resolve().name): base}
     files = (path for depth in ("*", "*/*") for name in (LABEL, NODE_FILE) for path in base.glob(f"{depth}/{name}"))
     folders = {path.parent for path in files}
@@ -43,7 +96,7 @@ def find_runs(base: Path) -> dict[str, Path]:
 
 
 def key_of(path: str) -> str:
-    """Of a path below the base. What a key cannot have is replaced, with a digest so that no two runs get the same."""
+    """Name a path below the base. What no key can have is replaced, with a digest, so that no two are named alike."""
     key = path.replace("/", "~")
     if "~" not in path and re.fullmatch(KEY, key):
         return key
@@ -52,7 +105,7 @@ def key_of(path: str) -> str:
 
 
 class RunReader:
-    """What the API shows of the runs below `base`, or of the one run that `base` is; from any thread.
+    """Reads what the API shows of the runs below `base`, or of the one run that `base` is; from any thread.
 
     What takes a run's key raises HttpRefusal when there is no such run. follow: begins to follow a run's files; what it
     returns is for one thread at a time. read_board: reads the chain, without any own peer; raises CodeZeroError.
@@ -85,7 +138,7 @@ class RunReader:
         self._summaries: dict[Path, tuple[float, RunSummary]] = {}
 
     def runs(self) -> Runs:
-        """Of a run whose files are as they were, nothing is read."""
+        """Summarise all runs; nothing is read of one whose files are as they were."""
         folders = self._folders()
         self._summaries = {folder: self._summary(key, folder) for key, folder in folders.items()}
         return Runs(runs=[summary for _, summary in self._summaries.values()])
@@ -95,7 +148,7 @@ class RunReader:
         return self._view(key, self._folder(key))
 
     def part(self, name: str, run: str, **which: Any) -> object:
-        """What is asked for beside the view. Raises UnreadableError, and HttpRefusal when there is no such thing."""
+        """Read a part beside the view. Raises UnreadableError, and HttpRefusal when there is no such thing."""
         shown = self._parts[name](self._folder(run), **which)
         if shown is None:
             raise HttpRefusal(404, NOTHING)
@@ -111,7 +164,7 @@ class RunReader:
             self._board = replace(self._board, problem=problem)
 
     def leaderboard(self, key: str) -> Leaderboard:
-        """As last read, with what kept the chain from being read since."""
+        """Return it as last read, with what kept the chain from being read since."""
         own = read_process(self._folder(key) / NODE_FILE).peer_id
         peers = [replace(line, own=line.peer_id == own) for line in self._board.peers]
         return replace(self._board, peers=peers)
@@ -129,7 +182,7 @@ class RunReader:
             return read_view(key)
 
     def _summary(self, key: str, folder: Path) -> tuple[float, RunSummary]:
-        """With when the run wrote last. A running one can stall or die without a word, and is read anew."""
+        """Return when the run wrote last, too. A running one can stall or die without a word, and is read anew."""
         written = touched(folder)
         if (known := self._summaries.get(folder)) and known[0] == written and not known[1].running:
             return known
@@ -138,14 +191,13 @@ class RunReader:
             return written, summarise_run(folder, key, history=history)
 
     def _folder(self, key: str) -> Path:
-        """Raises HttpRefusal."""
         folder = self._folders().get(key)
         if folder is None:
             raise HttpRefusal(404, NOTHING)
         return folder
 
     def _folders(self) -> dict[str, Path]:
-        """By key, the one written last first; looked up once a second."""
+        """List runs by key, the one written last first; looked up once a second."""
         with self._turn:
             listed_at, folders = self._listed
             if not folders or time.monotonic() - listed_at > 1.0:

@@ -10,34 +10,32 @@ from pathlib import Path
 
 from codezero.monitor.rollouts_db import measured_levels
 from codezero.monitor.run_state import Fold
-from codezero.monitor.run_types import ExamView, Series
-from codezero.monitor.summaries import (
-    RunState,
-    attempts_line,
-    audit_line,
-    best_and_worst,
-    code_of,
-    judge_line,
-    level_lines,
-    proposal_lines,
-)
-from codezero.monitor.text import clean, count, duration, measured, percent, readable_name, within_groups
+from codezero.monitor.run_types import ExamView, RunView, Series
+from codezero.monitor.run_view import attempts_line, best_and_worst, code_of, level_lines, proposal_lines
+from codezero.monitor.text import clean, count, duration, measured, percent
 from codezero.system.files import replacing, write_atomic
+from codezero.types import ScoredGroup
 
 NOT_MEASURED = "not measured"
 CURVE = "curve.png"
 TRUTH, REWARD, INK = "#0b7a75", "#d98e04", "#444444"
 
 
-def write_report(folder: Path, fold: Fold, state: RunState, reason: str, *, picture: bool = True) -> Path:
-    """Write `report.md` and, for a `picture`, `curve.png` into `folder`, atomically each; returns the page."""
+def write_report(
+    folder: Path, fold: Fold, view: RunView, problem: ScoredGroup | None, reason: str, *, picture: bool = True
+) -> Path:
+    """Write `report.md` and, for a `picture`, `curve.png` into `folder`, atomically each; returns the page.
+
+    problem: the last one, of which some attempts could be judged; None: there was none.
+    """
     curve = folder / CURVE
     if picture:
         draw_curve(curve, fold.exams, fold.series["reward"].points)
     else:
         curve.unlink(missing_ok=True)
+    lines = [*_page(folder, fold, view, reason, picture), *_run(fold, view), *_last_problem(problem), *_next(view)]
     page = folder / "report.md"
-    write_atomic(page, "\n".join(_page(folder, fold, state, reason, picture)) + "\n")
+    write_atomic(page, "\n".join(lines) + "\n")
     return page
 
 
@@ -71,13 +69,12 @@ def draw_curve(path: Path, exams: Sequence[ExamView], rewards: Series) -> None:
 
 
 def headline(exams: Sequence[ExamView]) -> str:
-    """What happened to executed average@n, and whether it may be chance."""
     if not exams:
         return f"executed average@n: {NOT_MEASURED}"
     first, last = exams[0], exams[-1]
     if len(exams) == 1:
         at = f"at iteration {first.iteration}"
-        return f"{first.label} {_average(first)} {at}; measured once, so nothing to compare with"
+        return f"{first.label} {first.interval} {at}; measured once, so nothing to compare with"
     points = 100 * (last.average - first.average)
     moved = f"{'rose' if points > 0 else 'fell'} by {abs(points):.1f} points" if points else "stayed"
     sure = "no intervals"
@@ -87,19 +84,14 @@ def headline(exams: Sequence[ExamView]) -> str:
     elif first.low is not None and first.high is not None and last.low is not None and last.high is not None:
         apart = last.low > first.high or last.high < first.low
         sure = f"the 95 % intervals {'do not overlap' if apart else 'overlap, so it may be chance'}"
-    return f"{last.label} {moved}: {_average(first)} to {_average(last)}; {sure}"
+    return f"{last.label} {moved}: {first.interval} to {last.interval}; {sure}"
 
 
-def _average(exam: ExamView) -> str:
-    return measured(exam.average, exam.low, exam.high)
-
-
-def _page(folder: Path, fold: Fold, state: RunState, reason: str, picture: bool) -> Iterator[str]:
-    exams = fold.exams
-    line = headline(exams)
+def _page(folder: Path, fold: Fold, view: RunView, reason: str, picture: bool) -> Iterator[str]:
+    exams, line = fold.exams, headline(fold.exams)
     yield f"# codezero run `{_inline(folder.resolve().name)}`"
     yield f"\n**{line[0].upper()}{line[1:]}.**"
-    yield f"\nEnded: {_inline(reason)}, after iteration {state.iteration}."
+    yield f"\nEnded: {_inline(reason)}, after iteration {view.iteration or 0}."
     if picture:
         yield f"\n![Average at the exam and reward over iterations]({CURVE})"
     yield from start_and_end(exams)
@@ -108,28 +100,30 @@ def _page(folder: Path, fold: Fold, state: RunState, reason: str, picture: bool)
         yield ""
         rows = [[str(level), *(percent(exam.levels.get(level)) for exam in shown)] for level in levels]
         yield from _table(["level", *(f"iteration {exam.iteration}" for exam in shown)], *rows)
-    if "environment" in state.facts:
-        yield f"\n## Who scores\n\nThe {_inline(state.facts['evaluator'])} scores every answer; there is no judge."
+    if "environment" in view.facts:
+        yield f"\n## Who scores\n\nThe {_inline(view.facts['evaluator'])} scores every answer; there is no judge."
     else:
-        yield from _judge(fold, exams)
+        yield from _judge(fold, view)
     if lines := [*proposal_lines(fold.last), *level_lines(measured_levels(folder))]:
         yield "\n## Problems\n"
         yield from (f"- {what}: {_inline(figure, 400)}" for what, figure in lines)
-    yield from _run(fold, state)
+
+
+def _next(view: RunView) -> Iterator[str]:
     yield "\n## What next\n"
     yield "- the same command goes on from where this run stopped"
-    yield f"- {'more peers' if state.peers else 'learn together with peers'}: `{command()} swarm up --nodes 3`"
-    if state.facts.get("solver") == "nano":
+    more = "more peers" if view.latest.get("peers") else "learn together with peers"
+    yield f"- {more}: `{command()} swarm up --nodes 3`"
+    if view.facts.get("solver") == "nano":
         yield f"- real models: `{command()} run model=qwen`"
 
 
 def command() -> str:
-    """What a person types here: the script of a checkout, or the command that was installed."""
+    """The command that a person types here: the script of a checkout, or the installed one."""
     return "./run_swarm.sh" if Path("run_swarm.sh").is_file() else "codezero"
 
 
 def start_and_end(exams: Sequence[ExamView]) -> Iterator[str]:
-    """Lines of Markdown: what was executed in the first and the last exam."""
     yield f"\n## {'Measured once' if len(exams) == 1 else 'Start and end'}\n"
     if not exams:
         yield f"Executed truth: {NOT_MEASURED}; no exam was sat (`evals.every`)."
@@ -139,7 +133,7 @@ def start_and_end(exams: Sequence[ExamView]) -> Iterator[str]:
     passes = [measured(exam.passed, exam.pass_low, exam.pass_high) for exam in shown]
     yield from _table(
         ["", *iterations],
-        [_inline(last.label), *map(_average, shown)],
+        [_inline(last.label), *(exam.interval for exam in shown)],
         [_inline(f"{last.source} pass@{last.samples}"), *passes],
         ["undecided attempts, left out", *(percent(exam.unknown_share) for exam in shown)],
         ["attempts that answer for their tests, wrong", *(percent(exam.cheats_share) for exam in shown)],
@@ -155,52 +149,41 @@ def start_and_end(exams: Sequence[ExamView]) -> Iterator[str]:
 
 
 def _ends(exams: Sequence[ExamView]) -> Sequence[ExamView]:
-    """The first and the last; one where there is one."""
     return exams if len(exams) < 2 else (exams[0], exams[-1])
 
 
 def _table(*rows: Sequence[str]) -> Iterator[str]:
-    """Markdown; the first row is the head."""
     for row in (rows[0], ["---"] * len(rows[0]), *rows[1:]):
         yield f"| {' | '.join(row)} |"
 
 
-def _judge(fold: Fold, exams: Sequence[ExamView]) -> Iterator[str]:
+def _judge(fold: Fold, view: RunView) -> Iterator[str]:
     yield "\n## Can the judge be believed?\n"
     for iteration, trouble in fold.troubles:
         yield f"- iteration {iteration}: {_inline(trouble, 500)}"
-    yield from (f"- {line}\n" for line in (judge_line(fold.judge), audit_line(fold.judge)) if line)
-    known = [exam for exam in exams if exam.believed is not None]
+    yield from (f"- {line}\n" for line in (view.judge.summary, view.judge.audit) if line)
+    known = [exam for exam in view.exams if exam.believed is not None]
     if not known:
         yield f"Against executed truth: {NOT_MEASURED}."
         return
     yield "The judge never runs code; here it is held against the execution of the same attempts.\n"
-    head = [
-        "iteration",
-        "judge believes",
-        "executed truth",
-        "AUROC within groups",
-        "AUROC over problems",
-        "wrong but believed",
-        "right but not believed",
-    ]
+    head = ["iteration", "judge believes", "executed truth", "AUROC within groups", "AUROC over problems",
+            "wrong but believed", "right but not believed"]  # fmt: skip
     rows: list[list[str]] = []
     for exam in _ends(known):
         area = "—" if exam.auroc is None else f"{exam.auroc:.3f}"
         wrong, right = percent(exam.false_positive_share), percent(exam.false_negative_share)
-        ranks = within_groups(exam.within_auroc, exam.within_auroc_low, exam.within_auroc_high, exam.within_auroc_pairs)
-        ranks = ranks.removeprefix("AUROC ").replace(" within groups", "") or "—"
+        ranks = exam.ranks.removeprefix("AUROC ").replace(" within groups", "") or "—"
         rows.append([str(exam.iteration), percent(exam.believed), percent(exam.average), ranks, area, wrong, right])
     yield from _table(head, *rows)
 
 
-def _run(fold: Fold, state: RunState) -> Iterator[str]:
+def _run(fold: Fold, view: RunView) -> Iterator[str]:
     yield "\n## The run\n"
     rewards, peers = fold.series["reward"], fold.series["peers"]
     seconds, tokens, shared = (fold.series[name].mean for name in ("seconds", "tokens", "external_share"))
-    yield f"- node: {readable_name(state.identity)} (`{_inline(state.identity)}`), {_inline(state.swarm_kind)} swarm"
-    for key, value in state.facts.items():
-        yield f"- {_inline(key)}: `{_inline(value, 300)}`"
+    yield f"- node: {view.name} (`{_inline(view.peer_id)}`), {_inline(view.facts.get('swarm', ''))} swarm"
+    yield from (f"- {_inline(key)}: `{_inline(value, 300)}`" for key, value in view.facts.items() if key != "swarm")
     yield f"- reward: {NOT_MEASURED if rewards.newest is None else f'{rewards.first:.2f} to {rewards.newest:.2f}'}"
     yield f"- speed: {NOT_MEASURED if seconds is None else duration(seconds) + ' an iteration'}" + (
         "" if tokens is None else f", {tokens:,.0f} tokens sampled a second"
@@ -211,25 +194,28 @@ def _run(fold: Fold, state: RunState) -> Iterator[str]:
     yield f"- peers: {most}" + ("" if shared is None else f"; {percent(shared)} of what was learnt came from them")
     errors = ", ".join(f"{_inline(name)} ({times})" for name, times in sorted(fold.survived.items()))
     yield f"- tolerated errors: {errors or 'none'}"
-    if state.problem is None:
+
+
+def _last_problem(scored: ScoredGroup | None) -> Iterator[str]:
+    if scored is None:
         return
+    problem = scored.group.problem
     yield "\n## The last problem, its best and its worst attempt\n"
-    yield _fenced(" ".join(state.problem.group.problem.question[:4_000].split()), "text", lines=False)
-    for which, (attempt, verdict) in zip(("Best", "Worst"), best_and_worst(state.problem), strict=True):
+    yield _fenced(" ".join(problem.question[:4_000].split()), "text", lines=False)
+    for which, (attempt, verdict) in zip(("Best", "Worst"), best_and_worst(scored), strict=True):
         why = _inline("; ".join(verdict.reasons[:8]), 300)
         yield f"\n{which}, reward {verdict.reward:.2f}{f': `{why}`' if why else ''}\n"
-        problem = state.problem.group.problem
         text = attempt.text if problem.item else code_of(attempt.text, problem.entry_point)
         yield _fenced(text, "text" if problem.item else "python", lines=True)
 
 
 def _inline(text: str, limit: int = 120) -> str:
-    """Foreign text on one line of Markdown: without what could end a code span or a table cell, or start HTML."""
+    """Put text of others on one line of Markdown: without what could end a code span or a table cell, or start HTML."""
     return re.sub(r"[`|<>\[\]]", "'", clean(text, limit))
 
 
 def _fenced(text: str, language: str, *, lines: bool) -> str:
-    """Foreign text in a fence longer than any within it."""
+    """Put text of others in a fence longer than any within it."""
     shown = clean(text, 1_500, lines=lines)
     fence = "`" * (1 + max(2, *map(len, re.findall(r"`*", shown))))
     return f"{fence}{language}\n{shown}\n{fence}"

@@ -30,22 +30,15 @@ Kept = TypeVar("Kept", Rollout, RolloutLine)
 logger = logging.getLogger(__name__)
 
 FILE = "rollouts.db"
-MAX_TEXT, MAX_QUESTION, MAX_TEST, MAX_REASON = 16_384, 8_192, 2_048, 512
-"""Bytes of an attempt, of a question, of one test and of one reason."""
-MAX_TESTS, MAX_ATTEMPTS, MAX_REASONS = 24, 64, 16
-COUNTED = (Status.JUDGED, Status.CERTAIN_FAILURE)
+MAX_TEXT, MAX_QUESTION = 16_384, 8_192  # bytes of an attempt, and of a question
+MAX_ATTEMPTS = 64
 SCORES = ("reward", "correctness", "structure", "adherence", "format", "cap")
 MAX_GROUPS = 600
-MAX_BYTES = 18 << 20
-"""Of what is kept; with SQLite's own needs and the log of the last writes, the files stay below 32 MiB."""
-MAX_PAGES = 24 << 8
-"""Of 4 KiB: 24 MiB, whatever goes wrong."""
-MAX_WRITE = 2 << 20
-"""Bytes written at once, unless a single group is larger."""
-PER_SECOND, BURST = 2.0, 32
-"""Groups kept a second when there are many, and at once after a pause."""
-REST_SECONDS = 60.0
-"""From a failure to the next attempt."""
+MAX_BYTES = 18 << 20  # of what is kept; with SQLite's own needs and its log the files stay below 32 MiB
+MAX_PAGES = 24 << 8  # of 4 KiB: 24 MiB, whatever goes wrong
+MAX_WRITE = 2 << 20  # bytes written at once, unless a single group is larger
+PER_SECOND, BURST = 2.0, 32  # groups kept a second when there are many, and at once after a pause
+REST_SECONDS = 60.0  # from a failure to the next attempt
 BUSY_SECONDS = 2.0
 SCHEMA = f"""
 PRAGMA journal_mode=WAL;
@@ -57,13 +50,13 @@ CREATE TABLE IF NOT EXISTS rollouts(
     size INTEGER NOT NULL, line BLOB NOT NULL, body BLOB NOT NULL
 );
 """
+# keeps the newest of so many groups and bytes
 MAKE_ROOM = """
 DELETE FROM rollouts WHERE id <= (SELECT max(id) FROM (
     SELECT id, row_number() OVER newest AS place, sum(size) OVER newest AS total
     FROM rollouts WINDOW newest AS (ORDER BY id DESC)
 ) WHERE place > ? OR total > ?)
 """
-"""Keeps the newest of so many groups and bytes."""
 OF_LEVEL = "json_extract(CAST(line AS TEXT), '$.level') = ?"
 WITH_STATUS = (
     "EXISTS (SELECT 1 FROM json_each(CAST(body AS TEXT), '$.attempts') WHERE json_extract(value, '$.status') = ?)"
@@ -78,8 +71,7 @@ class RolloutStore:
         self.path = folder / FILE
         self._me, self._clock = me, clock
         self._connection: sqlite3.Connection | None = None
-        self._since = -math.inf
-        """From when on groups have been free to be kept, PER_SECOND; later than now: it rests."""
+        self._since = -math.inf  # from when on groups have been free to be kept, PER_SECOND; later than now: it rests
         self._chance = random.Random(me)
 
     def begin(self, iteration: int) -> None:
@@ -108,8 +100,7 @@ class RolloutStore:
                 connection.close()
 
     def _write(self, connection: sqlite3.Connection, iteration: int, chosen: Sequence[ScoredGroup]) -> None:
-        rows: list[tuple[int, str, bool, int, bytes, bytes]] = []
-        written = 0
+        rows, written = list[tuple[int, str, bool, int, bytes, bytes]](), 0
         for scored in chosen:
             rollout = shown(scored, iteration=iteration, own=scored.group.peer_id == self._me)
             line, body = msgspec.json.encode(rollout.line), msgspec.json.encode(rollout)
@@ -141,7 +132,7 @@ class RolloutStore:
 
     @contextlib.contextmanager
     def _surviving(self) -> Generator[None]:
-        """A failure is a warning and a pause: it costs people a look, and the run nothing."""
+        """Turn a failure into a warning and a pause: it only hides rollouts from the page."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:
@@ -151,7 +142,7 @@ class RolloutStore:
 
 
 def shown(scored: ScoredGroup, *, iteration: int, own: bool) -> Rollout:
-    """With id 0: who keeps it gives it one."""
+    """Make what is shown of a group, with id 0: who keeps it gives it one."""
     group, problem = scored.group, scored.group.problem
     pairs = zip(group.completions[:MAX_ATTEMPTS], scored.verdicts[:MAX_ATTEMPTS], strict=True)
     attempts = [_attempt(completion, verdict) for completion, verdict in pairs]
@@ -168,7 +159,7 @@ def shown(scored: ScoredGroup, *, iteration: int, own: bool) -> Rollout:
         level=problem.level,
         rewards=[attempt.reward for attempt in attempts],
     )
-    tests = [_beginning(test, MAX_TEST) for test in problem.tests[:MAX_TESTS]]
+    tests = [_beginning(test, 2_048) for test in problem.tests[:24]]
     return Rollout(line=line, problem_id=problem.id, question=question, tests=tests, attempts=attempts)
 
 
@@ -180,7 +171,7 @@ def _attempt(completion: Completion, verdict: Verdict) -> ShownVerdict:
         text=text,
         status=verdict.status.value,
         **{name: round(value, 4) if known and math.isfinite(value) else None for name, value in scores.items()},
-        reasons=[_beginning(reason, MAX_REASON) for reason in verdict.reasons[:MAX_REASONS]],
+        reasons=[_beginning(reason, 512) for reason in verdict.reasons[:16]],
         finished=completion.finished,
         cut=len(text) < len(completion.text),
     )
@@ -229,16 +220,20 @@ def read_rollout(folder: Path, number: int) -> Rollout | None:
 
 
 def measured_levels(folder: Path) -> dict[str, list[int]]:
-    """By source: how many of its problems that come without a level have which, the lowest first, as own attempts at
-    them were scored. They rate no proposal: what success defines cannot foretell it. Empty where nothing can be read.
+    """Count, by source, its problems without a level at each level, the lowest first, as own attempts were scored.
+
+    They rate no proposal: what success defines cannot foretell it. Empty where nothing can be read.
     """
     successes: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     levels: defaultdict[str, list[int]] = defaultdict(lambda: [0] * 5)
     with contextlib.suppress(UnreadableError):
         for _, rollout in _read(folder / FILE, Rollout, "SELECT id, body FROM rollouts WHERE mine"):
-            known = (attempt.correctness for attempt in rollout.attempts if attempt.status in COUNTED)
             if rollout.line.level is None:
-                successes[rollout.line.source, rollout.problem_id] += [value for value in known if value is not None]
+                successes[rollout.line.source, rollout.problem_id] += [
+                    attempt.correctness
+                    for attempt in rollout.attempts
+                    if attempt.status in (Status.JUDGED, Status.CERTAIN_FAILURE) and attempt.correctness is not None
+                ]
     for (source, _), values in successes.items():
         if values:
             levels[source][measured_level(statistics.fmean(values)) - 1] += 1
@@ -246,7 +241,7 @@ def measured_levels(folder: Path) -> dict[str, list[int]]:
 
 
 def _read(path: Path, kind: type[Kept], query: str, *values: int | str) -> list[tuple[int, Kept]]:
-    """What the query finds, with its ids; nothing where there is no file. Raises UnreadableError."""
+    """Return what the query finds, with its ids; nothing where there is no file. Raises UnreadableError."""
     if not path.is_file():
         return []
     with translated(UnreadableError, f"{path} cannot be read", sqlite3.Error, msgspec.MsgspecError):

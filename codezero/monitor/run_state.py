@@ -8,21 +8,21 @@ import functools
 import re
 import statistics
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Reversible, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Self, cast
 
 import msgspec
 
-from codezero.monitor.health import hindrances
 from codezero.monitor.metrics_file import FILE_NAME, LARGEST, MAX_BYTES, Tail, number, parse, whole
 from codezero.monitor.run_types import MAX_EXAMS, MAX_POINTS, MAX_ROUNDS, ExamView, Series
-from codezero.monitor.text import clean
+from codezero.monitor.text import clean, percent
 from codezero.types import Metrics
 
 STEPS = ("attempts", "sampling", "exchange", "learning", "proposals")
-CURVES = {
+CURVES = {  # name in the page's view, and key in a row; tokens_total is summed up here
     "reward": "reward/mean", "loss": "train/loss", "entropy": "train/entropy",
     "zero_spread_share": "train/zero_spread_share", "level": "difficulty/level", "judge_auroc": "judge/canary_auroc",
     "judge_false_positive_share": "judge/canary_false_positive_share", "peers": "swarm/peers",
@@ -35,9 +35,8 @@ CURVES = {
     **{f"seconds_{step}": f"seconds/{step}" for step in STEPS},
     **{f"success_{level}": f"difficulty/success_{level}" for level in range(1, 6)},
 }  # fmt: skip
-"""Name in the page's view, and key in a row; tokens_total is summed up here."""
-UNAVAILABLE, MISMATCH = "judge/unavailable_share", "train/mismatch_alarm"
-EXAM = {
+UNAVAILABLE = "judge/unavailable_share"
+EXAM = {  # field of `ExamView`, and key in a row
     "low": "eval/ci_low", "high": "eval/ci_high", "pass_low": "eval/pass_ci_low", "pass_high": "eval/pass_ci_high",
     "control": "eval/control", "problems": "eval/problems", "unknown_share": "eval/unknown_share",
     "cheats_share": "eval/cheats_share", "unguarded_share": "eval/unguarded_share",
@@ -45,15 +44,39 @@ EXAM = {
     "false_negative_share": "judge/false_negative_share",
     **{f"within_auroc{part}": f"judge/exam_within_auroc{part}" for part in ("", "_low", "_high", "_pairs")},
 }  # fmt: skip
-"""Field of `ExamView`, and key in a row."""
-AVERAGE_KEY = re.compile(r"eval/average_at_(\d{1,4})")
 TOLERATED = "tolerated/"
-JUDGED, USED = "swarm/external_judged/", "swarm/external_used/"
-"""Then a peer id: how many of its groups were judged in an iteration, and how many entered the update."""
-MAX_COUNTED = 1_000
-"""Peers whose groups are counted; the least recent ones are dropped."""
-RECENT = 64
-"""Rows in which the newest value of a key is looked up."""
+JUDGED = "swarm/external_judged/"  # then a peer id: how many of its groups were judged in an iteration
+WINDOW = 10  # iterations with own attempts that tell a run that hardly learns from one that had a bad moment
+LITTLE = 1 / 10  # share of the attempts that are learned from, in all of WINDOW
+MUCH = 1 / 3  # share of the attempts that are cut off, or without a verdict, in the newest iteration
+CAUSES = {  # what is so of the attempts, and the setting that mends it, by the name of its share in a row
+    "cut_off": ("are cut off at the token limit", "raise solver.max_new_tokens"),
+    "no_verdict": ("have no verdict", ""),
+    "quarantined": ("look like attacks on the judge", "look at them on the page; set evaluator.model or audit.share"),
+    "failing": (
+        "cannot pass, like all others at their problem",
+        "choose easier data.sources or another model.solver, or read answers as answer.block says",
+    ),
+    "wrong": (
+        "count as wrong and earn the same as all others at their problem",
+        "choose easier data.sources or another model.solver, raise solver.group_size, or change reward.function",
+    ),
+    "right": (
+        "count as right and earn the same as all others at their problem",
+        "choose harder data.sources, or change reward.function",
+    ),
+    "unweighed": (
+        "earn the same as all others at their problem: the judge has weight 0",
+        "set evaluator.model, evaluator.canaries_from or reward.mode",
+    ),
+}
+REASON = "attempts/no_verdict_reason"
+VERDICTS = {  # the setting by what stands in the reason for which there is no verdict; the first that does
+    "reward.function=": "mend reward.function", "evaluator.object=": "mend evaluator.object",
+    "environment ": "mend environment", "measured on": "set evaluator.canaries_from",
+    "proposer's claims": "lower data.proposer_share", "judge": "look at evaluator.url and evaluator.model",
+    "": "look at audit.sandbox and reward.test_seconds",
+}  # fmt: skip
 
 
 class Averaged:
@@ -63,16 +86,13 @@ class Averaged:
     """
 
     def __init__(self) -> None:
+        # sums of x and y of the values in each point, and their number: `_stride`, or fewer in the last
         self._sums: list[tuple[float, float, int]] = []
-        """Of the x and y of the values in each point, and their number: `_stride`, or fewer in the last."""
-        self._stride: int = 1
-        """A power of two."""
-        self.first: float | None = None
-        self.highest: float | None = None
-        self.newest: float | None = None
+        self._stride: int = 1  # a power of two
+        self.first = self.highest = self.newest = cast(float | None, None)
 
     def add(self, x: float, y: float) -> None:
-        """What cannot be reckoned with, as NaN, is passed over."""
+        """Add a value; one that cannot be reckoned with, as NaN, is passed over."""
         if not -LARGEST <= y <= LARGEST:
             return
         self.newest = y
@@ -103,37 +123,28 @@ def _together(point: tuple[float, float, int], other: tuple[float, float, int]) 
 
 @dataclass(slots=True)
 class Played:
-    began: float
-    """Seconds since 1970."""
+    began: float  # seconds since 1970
     iterations: int = 0
     rewards: Averaged = field(default_factory=Averaged)
 
 
 @dataclass(slots=True)
 class Fold:
-    """Everything kept of the rows so far."""
-
     series: dict[str, Averaged] = field(default_factory=lambda: {name: Averaged() for name in CURVES})
+    # oldest first, at most MAX_EXAMS; then every other one is dropped, but for the first and the newest
     exams: list[ExamView] = field(default_factory=list[ExamView])
-    """Oldest first, at most MAX_EXAMS; then every other one is dropped, but for the first and the newest."""
-    rounds: dict[int, Played] = field(default_factory=dict[int, Played])
-    """By number; the newest, oldest first."""
+    rounds: dict[int, Played] = field(default_factory=dict[int, Played])  # by number; the newest, oldest first
+    # groups that were judged, and those of them that entered an update, by peer id, the most recent last
     shares: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """By peer id, the most recent last: its groups that were judged, and those of them that entered an update."""
-    survived: dict[str, int] = field(default_factory=dict[str, int])
-    """Errors that the run survived, by type, over all its processes."""
+    survived: dict[str, int] = field(default_factory=dict[str, int])  # errors, by type, over all the run's processes
+    # (iteration, trouble with judge or sampler) wherever it began or changed; the first ones
     troubles: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    """(iteration, trouble with judge or sampler) wherever it began or changed; the first ones."""
+    # the iteration and the words in which each of `hindrances` came first
     obstacles: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
-    """The iteration and the words in which each of `health.hindrances` was found first."""
-    recent: deque[Metrics] = field(default_factory=lambda: deque[Metrics](maxlen=RECENT))
-    """Whole rows, newest last."""
-    _counters: dict[str, int] = field(default_factory=dict[str, int])
-    """Error counters of the newest row, which start from 0 in every process."""
-    _first_shares: str = ""
-    """Of the first exam: see `paired_gain`."""
-    _trouble: str = ""
-    """Of the newest row with the judge's figures."""
+    recent: deque[Metrics] = field(default_factory=lambda: deque[Metrics](maxlen=64))  # whole rows, newest last
+    _counters: dict[str, int] = field(default_factory=dict[str, int])  # of errors, in the newest row
+    _first_shares: str = ""  # of the first exam: see `paired_gain`
+    _trouble: str = ""  # of the newest row with the judge's figures
 
     def extend(self, lines: Iterable[bytes]) -> Self:
         """Add rows as they were written. Lines that are no row are skipped."""
@@ -161,19 +172,8 @@ class Fold:
 
     @property
     def step_seconds(self) -> float | None:
-        """Median of the recent iterations, without exams."""
         seconds = [value for row in self.recent if (value := number(row, "seconds")) is not None]
         return statistics.median(seconds) if seconds else None
-
-    @property
-    def hindrance(self) -> str:
-        """What keeps the run from learning now, and the setting that mends it; empty: nothing."""
-        return "; ".join(hindrances(self.recent).values())
-
-    @property
-    def trouble(self) -> str:
-        """What is wrong with the judge or the sampler now; empty when nothing is."""
-        return trouble_of(self.judge)
 
     def _add(self, row: Metrics, iteration: int) -> None:
         for name, key in CURVES.items():
@@ -181,10 +181,10 @@ class Fold:
                 self.series[name].add(iteration, value)
         if (tokens := number(row, "tokens/sampled")) is not None:
             self.series["tokens_total"].add(iteration, (self.series["tokens_total"].newest or 0.0) + tokens)
-        if row.get("eval/source") is not None or row.get("eval/average_at_8") is not None:
-            self._examine(read_exam(row), str(row.get("eval/shares") or ""))
-        round_number = whole(row, "round")
-        if iteration > 0 and round_number is not None:
+        measured = row.get("eval/source") is not None or row.get("eval/average_at_8") is not None
+        if measured and (exam := read_exam(row)) is not None:
+            self._examine(exam, str(row.get("eval/shares") or ""))
+        if iteration > 0 and (round_number := whole(row, "round")) is not None:
             self._play(row, iteration, round_number)
         if UNAVAILABLE in row:
             trouble = trouble_of(row)
@@ -194,10 +194,8 @@ class Fold:
         self._survive(row)
         self._share(row)
 
-    def _examine(self, exam: ExamView | None, shares: str) -> None:
+    def _examine(self, exam: ExamView, shares: str) -> None:
         """Figures of another set do not compare: with them the list begins anew."""
-        if exam is None:
-            return
         if self.exams and "" != self.exams[-1].set != exam.set:
             self.exams.clear()
         if not self.exams:
@@ -233,8 +231,9 @@ class Fold:
             if key.startswith(JUDGED):
                 peer = key.removeprefix(JUDGED)
                 judged, used = self.shares.pop(peer, (0, 0))  # comes back at the end, as the most recent
-                self.shares[peer] = judged + (whole(row, key) or 0), used + (whole(row, USED + peer) or 0)
-        while len(self.shares) > MAX_COUNTED:
+                used += whole(row, f"swarm/external_used/{peer}") or 0
+                self.shares[peer] = judged + (whole(row, key) or 0), used
+        while len(self.shares) > 1_000:  # the least recent are dropped
             del self.shares[next(iter(self.shares))]
 
 
@@ -255,14 +254,14 @@ class History:
 
 
 def trouble_of(row: Metrics) -> str:
-    """What a person has to know at once of a row with the judge's figures; empty when nothing is wrong."""
-    alarms = {"the judge": row.get("judge/alarm"), "the sampler": row.get(MISMATCH)}
+    """Name the alarms of a row with the judge's figures; empty when nothing is wrong."""
+    alarms = {"the judge": row.get("judge/alarm"), "the sampler": row.get("train/mismatch_alarm")}
     return "; ".join(f"ALARM: {who} {clean(str(alarm), 400)}" for who, alarm in alarms.items() if alarm)
 
 
 def read_exam(row: Metrics) -> ExamView | None:
-    key = next((key for key in row if AVERAGE_KEY.fullmatch(key) and number(row, key) is not None), None)
-    if key is None:
+    keys = (key for key in row if re.fullmatch(r"eval/average_at_\d{1,4}", key) and number(row, key) is not None)
+    if (key := next(keys, None)) is None:
         return None
     samples, begun = int(key.rpartition("_")[2]), whole(row, "eval/iteration")
     return ExamView(
@@ -295,3 +294,48 @@ def paired_gain(first: str, last: str) -> tuple[float, float] | None:
     spread = (sum(gain * gain for gain in gains) + 1) / size - middle * middle
     reach = statistics.NormalDist().inv_cdf(0.975) * (spread / (size + 1)) ** 0.5
     return min(middle - reach, mean), max(middle + reach, mean)
+
+
+def hindrances(rows: Reversible[Metrics]) -> dict[str, str]:
+    """Find what keeps a run from learning, by cause: how much, and the setting that mends it; empty: nothing does.
+
+    rows: oldest first, of which those of the newest iterations with own attempts count.
+    """
+    recent = [*islice((row for row in reversed(rows) if number(row, "attempts/count")), WINDOW)][::-1]
+    newest = _shares(recent[-1:])
+    causes = {
+        name: _sentence(name, newest[name], recent[-1:]) for name in ("cut_off", "no_verdict") if newest[name] > MUCH
+    }
+    shares = _shares(recent)
+    learned = shares.pop("learned")
+    if len(recent) == WINDOW and learned < LITTLE:
+        most = max(shares, key=shares.__getitem__)
+        why = _sentence(most, shares[most], recent)
+        causes.pop(most, None)
+        little = f"{percent(learned)} of the attempts of {WINDOW} iterations teach: {why}"
+        causes = {f"little {most}": little} | causes
+    return causes
+
+
+def _shares(rows: Sequence[Metrics]) -> dict[str, float]:
+    """Average the shares of the attempts of these rows: `learned`, and each of CAUSES."""
+    counts = [number(row, "attempts/count") or 0.0 for row in rows]
+    shares = {
+        name: sum(
+            (number(row, f"attempts/{name}_share") or 0.0) * count for row, count in zip(rows, counts, strict=True)
+        )
+        / max(sum(counts), 1.0)
+        for name in ("learned", *CAUSES)
+    }
+    if rows and number(rows[-1], "judge/weight") == 0:
+        shares["unweighed"] = shares.pop("wrong") + shares.pop("right")
+    return shares
+
+
+def _sentence(cause: str, share: float, rows: Sequence[Metrics]) -> str:
+    what, mend = CAUSES[cause]
+    if cause == "no_verdict":
+        reason = max(rows, key=lambda row: number(row, "attempts/no_verdict_share") or 0.0).get(REASON) or ""
+        what = f"{what} ({clean(str(reason), 300)})"
+        mend = next(setting for words, setting in VERDICTS.items() if words in str(reason))
+    return f"{percent(share)} of the attempts {what}; {mend}"

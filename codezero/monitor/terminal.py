@@ -1,18 +1,19 @@
-"""The live view of a node, drawn with rich.
+"""Draws for a terminal: one node, drawn with rich or in lines, and one row for each node of a swarm on this machine.
 
-`render` is pure: a state in, a renderable out. Questions, attempts and reasons are foreign text: they are cleaned,
-bounded, and never read as markup.
+`render` and `render_rows` are pure. Questions, attempts and reasons are text of others: they are cleaned, bounded, and
+never read as markup.
 """
 
 import io
+import math
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec.structs import replace
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.panel import Panel
@@ -21,33 +22,21 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from codezero.monitor.run_types import ExamView
-from codezero.monitor.summaries import PlainView, RunState, best_and_worst, code_of, rehearsal
-from codezero.monitor.text import (
-    clean,
-    count,
-    duration,
-    gauge,
-    interval,
-    percent,
-    readable_name,
-    sparkline,
-    within_groups,
-)
+from codezero.monitor.metrics_file import NODE_FILE
+from codezero.monitor.run_state import History
+from codezero.monitor.run_types import ExamView, RunView
+from codezero.monitor.run_view import best_and_worst, code_of, plain_line, trouble_line, view_of
+from codezero.monitor.text import clean, count, duration, gauge, interval, percent, print_flushed, sparkline
+from codezero.system.child import read_process
 from codezero.types import ScoredGroup, Verdict
 
 HINT = "Ctrl-C saves and stops; the same command goes on from there."
-MODELS = ("solver", "evaluator", "proposer")
-FIXED_ROWS = 17
-"""Rows of the view that are not code, and one for the cursor."""
-CODE_ROWS = (3, 14)
-"""Least and most rows of code; the height of the terminal decides."""
-LABEL_WIDTH = 19
+CODE_ROWS = 14  # most rows of code; the height of the terminal decides
+PAUSE_SECONDS = 10.0  # least time between two lines that tell of no exam
+MAX_BYTES = 1 << 19  # read of each node's metrics for its row: their beginning, with the first exam, and their end
 
 
 class Trendline:
-    """A sparkline that fills the columns it is given."""
-
     def __init__(self, values: Iterable[float], style: str) -> None:
         self.values = tuple(values)
         self.style = style
@@ -61,37 +50,42 @@ def framed(body: RenderableType, title: Text, style: str = "dim", note: Text | N
     return Panel(body, title=title, title_align="left", subtitle=note, subtitle_align="right", border_style=style)
 
 
-def render(state: RunState, *, height: int = 24, now: float | None = None, line: str = "") -> RenderableType:
+def render(
+    view: RunView,
+    problem: ScoredGroup | None = None,
+    *,
+    doing: str = "",
+    height: int = 24,
+    now: float | None = None,
+    line: str = "",
+) -> RenderableType:
     """The whole view, at most `height` rows; `now` (unix seconds) drives the clock; `line` is the last row."""
-    low, high = CODE_ROWS
-    more = sum(
-        map(
-            bool, (state.tolerated, state.attempts, state.audit, state.trouble, rehearsal(state.stand_ins, state.facts))
-        )
-    )
-    code_rows = max(low, min(high, height - FIXED_ROWS - more))
-    body = Group(_head(state, now), Rule(style="dim"), _curves(state), _facts(state))
-    models = ((name, state.facts[name]) for name in MODELS if name in state.facts)
-    names = (f"{name} {clean(value.rpartition('/')[2], 40)}" for name, value in models)
-    note = Text(" · ".join(names), style="dim") if state.facts else None
-    run = framed(body, Text("codezero", style="bold cyan"), "cyan", note)
-    busy, style = (f"{clean(state.busy, 80)} …", "yellow") if state.busy else (HINT, "dim")
+    notes = (view.tolerated, view.attempts, view.judge.audit, trouble_line(view), view.stand_ins)
+    code_rows = max(3, min(CODE_ROWS, height - 17 - sum(map(bool, notes))))  # 17 rows are no code, or the cursor's
+    body = Group(_head(view, now), Rule(style="dim"), _curves(view), _facts(view))
+    models = ((name, view.facts[name]) for name in ("solver", "evaluator", "proposer") if name in view.facts)
+    names = " · ".join(f"{name} {clean(value.rpartition('/')[2], 40)}" for name, value in models)
+    run = framed(body, Text("codezero", style="bold cyan"), "cyan", Text(names, style="dim") if names else None)
+    busy, style = (f"{clean(doing, 80)} …", "yellow") if doing else (HINT, "dim")
     foot = Text(f" {line or busy}", "bold yellow" if line else style, no_wrap=True, overflow="ellipsis")
-    return Group(run, _problem(state.problem, code_rows), foot)
+    return Group(run, _problem(problem, code_rows), foot)
 
 
-def _head(state: RunState, now: float | None) -> RenderableType:
-    name, peer = readable_name(state.identity), clean(state.identity, 128)
+def _head(view: RunView, now: float | None) -> RenderableType:
+    peer = clean(view.peer_id, 128)
     beginning_and_end = peer if len(peer) <= 16 else f"{peer[:4]}…{peer[-6:]}"
-    who = Text.assemble(("● ", "green"), (name, "bold"), "  ", (beginning_and_end, "dim"))
-    where = Text(f"{clean(state.swarm_kind, 20)} swarm · {count(state.peers, 'peer')}")
-    if state.external_share:
-        where.append(f" · learns {100 * state.external_share:.0f} % from them")
-    at = Text.assemble(("iteration ", "dim"), (str(state.iteration), "bold"), ("  round ", "dim"), str(state.round))
-    at.append("  level ", style="dim").append(gauge(state.level), style="magenta")
-    if state.level is not None:
-        at.append(f" {state.level:.0f}")
-    clock = Text("" if now is None else f"running {duration(max(0.0, now - state.began))}", style="dim")
+    who = Text.assemble(("● ", "green"), (view.name, "bold"), "  ", (beginning_and_end, "dim"))
+    kind, peers = clean(view.facts.get("swarm", ""), 20), count(view.latest.get("peers", 0), "peer")
+    where = Text(f"{kind} swarm · {peers}")
+    if share := view.latest.get("external_share"):
+        where.append(f" · learns {100 * share:.0f} % from them")
+    at = Text.assemble(("iteration ", "dim"), (str(view.iteration or 0), "bold"), ("  round ", "dim"))
+    at.append(str(view.round or 0)).append("  level ", style="dim").append(gauge(view.level), style="magenta")
+    if view.level is not None:
+        at.append(f" {view.level}")
+    clock = Text("", style="dim")
+    if now is not None and view.began is not None:
+        clock.append(f"running {duration(max(0.0, now - view.began))}")
     return Group(_between(who, where), _between(at, clock))
 
 
@@ -103,24 +97,22 @@ def _between(left: Text, right: Text) -> RenderableType:
     return row
 
 
-def _curves(state: RunState) -> RenderableType:
-    """Executed truth and reward, each with its value, its way and its beginning."""
-    table = _grid()
-    table.add_column(style="dim", no_wrap=True, min_width=LABEL_WIDTH)
+def _curves(view: RunView) -> RenderableType:
+    table = _grid(labelled=True)
     table.add_column(no_wrap=True, min_width=22)
     table.add_column(no_wrap=True, ratio=1)
     table.add_column(no_wrap=True, justify="right")
-    if state.exams:
-        first, last = state.exams[0], state.exams[-1]
+    if view.exams:
+        first, last = view.exams[0], view.exams[-1]
         value = Text.assemble((percent(last.average), "bold green"), " ", (interval(last.low, last.high), "dim"))
-        line = Trendline((exam.average for exam in state.exams), "green")
+        line = Trendline((exam.average for exam in view.exams), "green")
         table.add_row(clean(last.label, 24), value, line, _way(first, last))
     else:
         table.add_row("executed average@n", Text("first exam to come", style="dim"), "", "")
-    rewards = state.rewards
-    if state.reward is not None and rewards:
+    rewards = [value for _, value in view.series.get("reward", [])]
+    if view.reward is not None and rewards:
         began = Text(f"from {rewards[0]:.2f}", style="dim")
-        table.add_row("reward", Text(f"{state.reward:.2f}", style="bold yellow"), Trendline(rewards, "yellow"), began)
+        table.add_row("reward", Text(f"{view.reward:.2f}", style="bold yellow"), Trendline(rewards, "yellow"), began)
     else:
         table.add_row("reward", Text("first attempts are being sampled", style="dim"), "", "")
     return table
@@ -134,26 +126,24 @@ def _way(first: ExamView, last: ExamView) -> Text:
     return Text.assemble((f"from {percent(first.average)} ", "dim"), (f"{arrow} {points:+.1f}", style))
 
 
-def _facts(state: RunState) -> RenderableType:
-    """Speed, trust in the judge, and what went wrong without ending the run."""
-    table = _grid()
-    table.add_column(style="dim", no_wrap=True, min_width=LABEL_WIDTH)
+def _facts(view: RunView) -> RenderableType:
+    table = _grid(labelled=True)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    table.add_row("judge", _trust(state.exams[-1] if state.exams else None))
-    if state.attempts:
-        table.add_row("attempts", state.attempts)
-    if state.audit:
-        table.add_row("audit", state.audit)
-    if stand_ins := rehearsal(state.stand_ins, state.facts):
-        table.add_row("problems", Text(clean(stand_ins, 200), style="bold yellow"))
-    if state.trouble:
-        table.add_row("", Text(state.trouble, style="bold red"))
-    tokens, seconds = state.tokens_per_second, state.seconds_per_iteration
+    table.add_row("judge", _trust(view.exams[-1] if view.exams else None))
+    if view.attempts:
+        table.add_row("attempts", view.attempts)
+    if view.judge.audit:
+        table.add_row("audit", view.judge.audit)
+    if view.stand_ins:
+        table.add_row("problems", Text(clean(view.stand_ins, 200), style="bold yellow"))
+    if trouble := trouble_line(view):
+        table.add_row("", Text(trouble, style="bold red"))
+    tokens, seconds = view.tokens_per_second, view.seconds_per_iteration
     sampled = "" if tokens is None else f"{tokens:,.0f} tokens/s sampled"
     pace = "" if seconds is None else f"{duration(seconds)} an iteration"
     table.add_row("speed", " · ".join(filter(None, (sampled, pace))) or "—")
-    if state.tolerated:
-        survived = " · ".join(f"{clean(name, 40)} ({times})" for name, times in sorted(state.tolerated.items()))
+    if view.tolerated:
+        survived = " · ".join(f"{clean(name, 40)} ({times})" for name, times in sorted(view.tolerated.items()))
         table.add_row("tolerated errors", Text(survived, style="red"))
     return table
 
@@ -163,9 +153,8 @@ def _trust(exam: ExamView | None) -> str:
     if exam is None or exam.believed is None:
         return "not compared with executed truth yet"
     line = f"believes {percent(exam.believed)}, {exam.source} {percent(exam.average)}"
-    ranks = within_groups(exam.within_auroc, exam.within_auroc_low, exam.within_auroc_high, exam.within_auroc_pairs)
-    over = "" if exam.auroc is None else f"{'' if ranks else 'AUROC '}{exam.auroc:.2f} over problems"
-    return ", ".join(filter(None, (line, ranks.partition(", of ")[0], over)))
+    over = "" if exam.auroc is None else f"{'' if exam.ranks else 'AUROC '}{exam.auroc:.2f} over problems"
+    return ", ".join(filter(None, (line, exam.ranks.partition(", of ")[0], over)))
 
 
 def _problem(scored: ScoredGroup | None, code_rows: int) -> RenderableType:
@@ -179,7 +168,8 @@ def _problem(scored: ScoredGroup | None, code_rows: int) -> RenderableType:
     table.add_column(ratio=1)
     table.add_row(_verdict("best", attempts[0][1], "green"), _verdict("worst", attempts[1][1], "red"))
     table.add_row(*(show_code(code_of(attempt.text, problem.entry_point), code_rows) for attempt, _ in attempts))
-    table.add_row(*(_reasons(verdict) for _, verdict in attempts))
+    whys = (clean("; ".join(verdict.reasons[:8]), 300) or "no remarks" for _, verdict in attempts)
+    table.add_row(*(Text(f"↳ {why}", style="dim italic", no_wrap=True, overflow="ellipsis") for why in whys))
     level = "" if problem.level is None else f" · level {problem.level}"
     return framed(Group(question, Rule(style="dim"), table), Text(f"last problem{level}", style="dim"))
 
@@ -189,19 +179,46 @@ def _verdict(which: str, verdict: Verdict, style: str) -> Text:
 
 
 def show_code(code: str, rows: int) -> RenderableType:
-    lines = clean(code, 160 * CODE_ROWS[1], lines=True).split("\n")
+    lines = clean(code, 160 * CODE_ROWS, lines=True).split("\n")
     shown = lines if len(lines) <= rows else [*lines[: rows - 1], f"# … {count(len(lines) - rows + 1, 'more line')}"]
     code = "\n".join(line[:160] for line in shown)
     return Syntax(code, "python", theme="ansi_dark", background_color="default", word_wrap=False)
 
 
-def _reasons(verdict: Verdict) -> Text:
-    why = clean("; ".join(verdict.reasons[:8]), 300) or "no remarks"
-    return Text(f"↳ {why}", style="dim italic", no_wrap=True, overflow="ellipsis")
+def _grid(labelled: bool = False) -> Table:
+    table = Table.grid(expand=True, padding=(0, 2, 0, 0))
+    if labelled:
+        table.add_column(style="dim", no_wrap=True, min_width=19)
+    return table
 
 
-def _grid() -> Table:
-    return Table.grid(expand=True, padding=(0, 2, 0, 0))
+class PlainView:
+    """A line for every exam, and one each PAUSE_SECONDS at most otherwise; none twice, and the newest in the end."""
+
+    def __init__(self, write: Callable[[str], None] = print_flushed) -> None:
+        self._write, self._written = write, -math.inf
+        self._shown: tuple[int | None, bool] | None = None  # iteration of the newest line, and whether it has an exam
+        self._held: RunView | None = None  # the newest view, while no line shows it
+
+    def show(self, view: RunView, problem: ScoredGroup | None = None, doing: str = "") -> None:
+        """Write where the run is, if it is time to; the first call only notes where it begins."""
+        row = view.iteration, view.exam_now is not None
+        self._shown = self._shown or row
+        self._held = view if row != self._shown else None
+        if row[1] or time.monotonic() - self._written >= PAUSE_SECONDS:
+            self.close()
+
+    def busy(self, doing: str) -> None:
+        self.say(f"{doing} …")
+
+    def say(self, line: str) -> None:
+        self._write(f"codezero: {line}")
+
+    def close(self) -> None:
+        if held := self._held:
+            self._held, self._shown = None, (held.iteration, held.exam_now is not None)
+            self._written = self._written if self._shown[1] else time.monotonic()
+            self._write(plain_line(held))
 
 
 class LiveView:
@@ -209,15 +226,18 @@ class LiveView:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._state, self._line = RunState(), ""
+        self._view: RunView | None = None
+        self._problem: ScoredGroup | None = None
+        self._doing = self._line = ""
         self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=2, vertical_overflow="crop")
 
-    def show(self, state: RunState) -> None:
-        self._state = state
+    def show(self, view: RunView, problem: ScoredGroup | None = None, doing: str = "") -> None:
+        self._view, self._problem, self._doing = view, problem, doing
         if not self._live.is_started:
             self._live.start(refresh=True)
 
-    busy = show
+    def busy(self, doing: str) -> None:
+        self._doing = doing
 
     def say(self, line: str) -> None:
         """The same picture with this line below it."""
@@ -225,11 +245,13 @@ class LiveView:
         self._live.refresh()
 
     def close(self) -> None:
-        """Leave the last picture standing and give the terminal back."""
         self._live.stop()
 
     def _draw(self) -> RenderableType:
-        return render(self._state, height=self._console.height, now=time.time(), line=self._line)
+        if self._view is None:
+            return ""
+        height = self._console.height
+        return render(self._view, self._problem, doing=self._doing, height=height, now=time.time(), line=self._line)
 
 
 class StartView(PlainView):
@@ -240,8 +262,8 @@ class StartView(PlainView):
         self._doing, self._since = "", time.monotonic()
         self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=2, transient=True)
 
-    def busy(self, state: RunState) -> None:
-        self._doing, self._since = state.busy, time.monotonic()
+    def busy(self, doing: str) -> None:
+        self._doing, self._since = doing, time.monotonic()
         self._live.start(refresh=True)
 
     def close(self) -> None:
@@ -272,10 +294,89 @@ def live_console(view: str) -> Console | None:
     return console if view == "live" or (view == "auto" and redraws) else None
 
 
-def save_picture(path: Path, state: RunState) -> None:
-    """The view as an SVG that needs nothing from elsewhere."""
+def save_picture(path: Path, view: RunView, problem: ScoredGroup | None) -> None:
     height = 30
     console = Console(record=True, width=100, height=height, file=io.StringIO(), force_terminal=True)
-    console.print(render(replace(state, began=0.0), height=height))
+    console.print(render(view, problem, height=height))
     svg = console.export_svg(title="codezero", unique_id="codezero")
     path.write_text(re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL), encoding="utf-8")
+
+
+def summarise(folders: Sequence[Path]) -> list[RunView]:
+    """A view for each run folder, in order, from the files that the nodes write; it talks to no node."""
+    views: list[RunView] = []
+    for folder in folders:
+        view = view_of(History(folder, budget=MAX_BYTES).read(), read_process(folder / NODE_FILE), curves=())
+        views.append(view if view.peer_id else replace(view, name=clean(folder.name, 24)))
+    return views
+
+
+def render_rows(views: Sequence[RunView]) -> RenderableType:
+    table = Table(box=None, expand=True, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("node", no_wrap=True, overflow="ellipsis", min_width=12)
+    for heading in ("iter", "round"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("start → now", no_wrap=True, min_width=15)
+    table.add_column("", no_wrap=True, ratio=1)
+    for heading in ("reward", "peers", "shared", "s/it"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for view in views:
+        exams, share, speed = view.exams, view.latest.get("external_share"), view.seconds_per_iteration
+        way = Text("—", style="dim")
+        if exams:
+            way = Text.assemble((f"{percent(exams[0].average)} → ", "dim"), (percent(exams[-1].average), "bold green"))
+        table.add_row(
+            Text.assemble(("● ", "green") if view.running else ("○ ", "red"), (view.name, "bold")),
+            str(view.iteration or 0),
+            str(view.round or 0),
+            way,
+            Trendline((exam.average for exam in exams), "green"),
+            "—" if view.reward is None else f"{view.reward:.2f}",
+            f"{view.latest.get('peers', 0):.0f}",
+            "—" if share is None else f"{100 * share:.0f} %",
+            "—" if speed is None else f"{speed:.1f}",
+        )
+    samples = next((view.exams[-1].samples for view in views if view.exams), "n")
+    title = Text.assemble(
+        ("codezero", "bold cyan"), (f" · {count(len(views), 'node')} · executed average@{samples}", "dim")
+    )
+    hint = HINT.replace("stops", "stops every node")
+    return Group(framed(table, title, "cyan"), Text(f" {hint}", style="dim", no_wrap=True, overflow="ellipsis"))
+
+
+def plain_row(view: RunView) -> str:
+    way = ""
+    if exams := view.exams:
+        way = f"executed average@{exams[-1].samples} {percent(exams[0].average)} → {percent(exams[-1].average)}"
+    line = f"{view.name} · {plain_line(view, way)}"
+    begun = view.exams or view.iteration
+    return line if view.running else f"{line} · {'not running' if begun else 'not begun yet'}"
+
+
+class SwarmView:
+    """The rows of a swarm, redrawn in place on a terminal and as lines each PAUSE_SECONDS elsewhere."""
+
+    def __init__(self, view: str, write: Callable[[str], None] = print_flushed) -> None:
+        """`view` is auto, live, plain or off."""
+        terminal = live_console(view)
+        self._live = Live(console=terminal, auto_refresh=False, vertical_overflow="crop") if terminal else None
+        self._write: Callable[[str], None] = write if view != "off" else lambda _: None
+        self._written = -math.inf
+        self._shown: list[RunView] = []
+
+    def update(self, views: Sequence[RunView]) -> None:
+        """Show `views` from now on; as lines, those that have moved, not more often than each PAUSE_SECONDS."""
+        now = time.monotonic()
+        if self._live is not None:
+            self._live.start()
+            self._live.update(render_rows(views), refresh=True)
+        elif now - self._written >= PAUSE_SECONDS:
+            self._written = now
+            for view in views:
+                if view not in self._shown:
+                    self._write(plain_row(view))
+            self._shown = list(views)
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()

@@ -1,4 +1,4 @@
-"""Numbers, readable names of peers and foreign text, as a terminal can show them. Knows nothing of a run.
+"""Numbers, readable names of peers and text of others, as a terminal can show them. Knows nothing of a run.
 
 There are 4,096 readable names: enough to tell peers apart, no proof of identity.
 """
@@ -30,13 +30,12 @@ def readable_name(peer_id: str) -> str:
 
 
 BLOCKS = "▁▂▃▄▅▆▇█"
-LEVELS = 5
+# Unicode categories that move the cursor, reverse the line, hide, or cannot be encoded
 INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Unicode categories that move the cursor, reverse the line, hide, or cannot be encoded."""
 
 
 def clean(text: str, limit: int = 200, *, lines: bool = False) -> str:
-    """Foreign text without anything that could act on a terminal, at most `limit` characters.
+    """Text of others without anything that could act on a terminal, at most `limit` characters.
 
     Newlines stay when `lines`, else they become spaces. Of a pile of combining marks the first stays.
     """
@@ -72,8 +71,8 @@ def sparkline(values: Sequence[float], width: int, *, least_span: float = 0.0) -
 
 def gauge(level: float | None) -> str:
     """Five dots, `level` of them filled."""
-    filled = 0 if level is None else max(0, min(LEVELS, round(level)))
-    return "●" * filled + "○" * (LEVELS - filled)
+    filled = 0 if level is None else max(0, min(5, round(level)))
+    return "●" * filled + "○" * (5 - filled)
 
 
 def percent(share: float | None) -> str:

@@ -6,8 +6,6 @@ from codezero.errors import ModelError
 
 NANO = "nano"
 """The word for the embedded model of a role."""
-NANO_TESTS = "nano-tests"
-"""And for the embedded verifier, which stands where other models of solvers do."""
 NANO_GYM = "nano-gym"
 """And for the embedded solver of the environment `gym`."""
 WEIGHTS = Path(__file__).parent / "weights"

@@ -25,12 +25,12 @@ from codezero.ops.findings import Check, Finding, fail, ok, unknown, warn
 from codezero.system.child import how_it_ended, python
 
 GIB = 2**30
+# checkpoints and logs of the embedded models need less than the first; real models want more than the second
 LEAST_DISK, GOOD_DISK = 0.25 * GIB, 2 * GIB
-"""Checkpoints and logs of the embedded models need less than the first; real models want more than the second."""
 HARDWARE = ("torch", "device", "memory")
 HARDWARE_SECONDS = 22.0
+# seconds. Records of peers live for some minutes, and with chain.kind=clock rounds go by the clock.
 SKEW_WARN, SKEW_FAIL = 5.0, 60.0
-"""Seconds. Records of peers live for some minutes, and with chain.kind=clock rounds go by the clock."""
 
 
 def disk(folder: str) -> Finding:
@@ -43,12 +43,8 @@ def disk(folder: str) -> Finding:
             os.fsync(file.fileno())
     except OSError as error:
         return fail(f"{there} cannot be written ({error.strerror})", "free it, or set run.directory to another folder")
-    return judge_disk(there, shutil.disk_usage(there).free)
-
-
-def judge_disk(folder: Path, free: int) -> Finding:
-    """free: bytes."""
-    space, mend = f"{free / GIB:.1f} GiB free in {folder}", "make room, or set run.directory to another disk"
+    free = shutil.disk_usage(there).free
+    space, mend = f"{free / GIB:.1f} GiB free in {there}", "make room, or set run.directory to another disk"
     if free < LEAST_DISK:
         return fail(space, mend)
     return ok(space) if free >= GOOD_DISK else warn(f"{space}, enough for the embedded models only", mend)
@@ -63,7 +59,7 @@ def clock(block_time: float | None, round_seconds: float) -> Finding:
 
 
 def judge_clock(synchronised: bool, now: float, block_time: float | None, round_seconds: float) -> Finding:
-    """What is certain without a time server. Seconds since 1970.
+    """Say what is certain without a time server. Seconds since 1970.
 
     A block that is of the future proves that this clock is late; an old one may only mean that there was no newer.
     """
@@ -93,8 +89,7 @@ def identity(config: SwarmConfig) -> Finding:
 
 def login(config: NodeConfig) -> Finding:
     """Who signs for the points, and can the node do so now?"""
-    from codezero.login.store import Folder
-    from codezero.login.vault import Vault
+    from codezero.login.vault import Folder, Vault
 
     if config.chain.kind == "clock":
         return ok("not needed: no points are counted (chain.kind=clock)")
@@ -105,6 +100,14 @@ def login(config: NodeConfig) -> Finding:
     if not vault.unlocked:
         return warn(f"logged out: points for {owner.account} wait", "codezero login")
     return ok(f"logged in as {owner.account}")
+
+
+def plugins(config: NodeConfig) -> Finding:
+    """Name the code of the user's own. Raises ConfigError where it is not there."""
+    from codezero.settings import RIGHTS, own_code
+
+    names = ", ".join(own_code(config))
+    return ok(f"{names}: {RIGHTS}" if names else "none is named: nothing but this package's own code runs")
 
 
 def hardware(config: NodeConfig, overrides: Sequence[str]) -> list[Finding]:
@@ -138,8 +141,9 @@ def main(overrides: Sequence[str]) -> None:
 
         built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "the CPU"
         _print(check, ok(f"{torch.__version__}, built for {built}"))
+        from codezero.fitting import settled
         from codezero.models.device import choose_device, choose_precision, prove_device
-        from codezero.wiring.hardware import settled, weigh
+        from codezero.models.hardware import weigh
 
         check = "device"
         where = choose_device(config.model.device, "solver")
@@ -174,7 +178,6 @@ def _print(check: str, finding: Finding) -> None:
 def checks(config: NodeConfig, overrides: Sequence[str]) -> list[Check]:
     """For a node of this config, which was composed of `overrides`; in the order in which people read them."""
     from codezero.ops import doctor_network as network  # which the child does without
-    from codezero.ops.own_code import plugins
 
     return [
         Check("python", lambda: ok(f"{platform.python_version()} on {sys.platform}")),

@@ -13,6 +13,7 @@ from dataclasses import replace
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
+from codezero.chain.build import open_client
 from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig, SwarmConfig
 from codezero.config.learning import source_weights
 from codezero.errors import ChainError, ConfigError, EndpointError, EvaluatorError, LoginError
@@ -20,16 +21,13 @@ from codezero.inspection.status import RunFiles, newest_run
 from codezero.login.page_process import open_sockets, wanted
 from codezero.nano import NANO
 from codezero.ops.findings import Finding, fail, ok, unknown, warn
-from codezero.problems.hub import SETS
-from codezero.swarm.messages import network_settings
+from codezero.problems.rows import SETS
+from codezero.swarm.build import visitor
 from codezero.swarm.network_status import NetworkStatus, own_addresses
+from codezero.swarm.supervisor import network_settings
 from codezero.system.http_client import answer_of
-from codezero.wiring.chain import open_client
 
 DIAL_SECONDS, REQUEST_SECONDS, CHAIN_SECONDS, JUDGE_SECONDS = 4.0, 6.0, 8.0, 10.0
-MOST_WAYS_IN = 16
-FRESH_SECONDS = 60.0
-"""A network process writes its status every few seconds; an older one is of an earlier run."""
 _OWN_PORT = threading.Lock()
 _DIALLED = re.compile(r"/(?:ip4|ip6|dns|dns4|dns6)/([^/\s]{1,255})/tcp/(\d{1,5})(?:/|\Z)")
 
@@ -49,10 +47,10 @@ def page_port(config: NodeConfig) -> Finding:
 
 
 def running_network(config: NodeConfig) -> NetworkStatus | None:
-    """Of the node that runs here now; None: there is none, or its status is old."""
+    """Read the status of the node that runs here now; None: there is none, or its status is old."""
     with contextlib.suppress(ConfigError):
         run = RunFiles(newest_run(Path(config.run.directory), config.run.name), budget=1 << 16)
-        if run.view("").running and run.network and abs(time.time() - run.network.time) < FRESH_SECONDS:
+        if run.view("").running and run.network and abs(time.time() - run.network.time) < 60:  # else of an earlier run
             return run.network
     return None
 
@@ -79,7 +77,7 @@ def ways_in(config: SwarmConfig) -> Finding:
     """Does anything listen at the bootstrap addresses? Who it is shows only when a node speaks with it."""
     if config.kind == "local" or not config.bootstrap:
         return ok("none is needed" if config.kind == "local" else "none is set: this node founds a swarm")
-    ways = config.bootstrap[:MOST_WAYS_IN]
+    ways = config.bootstrap[:16]
     with ThreadPool(len(ways)) as pool:
         closed = [way for way, is_open in zip(ways, pool.map(_is_open, ways), strict=True) if not is_open]
     count = f"{len(ways) - len(closed)} of {len(ways)} ways in can be dialled"
@@ -114,10 +112,8 @@ def _announced(config: SwarmConfig) -> Finding:
         return unknown(f"TCP port {config.port} is in use ({error.strerror}), and no node of this folder uses it")
     if not missed:
         return ok(f"own announced addresses lead back here: {', '.join(config.announce)}")
-    return unknown(
-        f"{missed} does not lead back here, seen from inside, which some routers never allow",
-        f"open that TCP port and forward it to this machine's port {config.port}",
-    )
+    mend = f"open that TCP port and forward it to this machine's port {config.port}"
+    return unknown(f"{missed} does not lead back here, seen from inside, which some routers never allow", mend)
 
 
 def judge_outward(outward: str | None, port: int) -> Finding:
@@ -182,7 +178,7 @@ def chain(config: ChainConfig) -> Finding:
 
     try:
         with contextlib.ExitStack() as stack:
-            client = open_client(config, stack, seconds=CHAIN_SECONDS)
+            client = open_client(config, stack, visitor, seconds=CHAIN_SECONDS)
             now = ContractCoordinator(client, config.contract).read_round()
     except ChainError as error:
         return fail(str(error), "training goes on without it, and points wait")
@@ -190,10 +186,10 @@ def chain(config: ChainConfig) -> Finding:
 
 
 def block_time(config: ChainConfig) -> float | None:
-    """Of the newest block of a chain that others keep, in seconds since 1970; None where there is none."""
+    """Time of the newest block of a chain that others keep, in seconds since 1970; None where there is none."""
     if config.kind == "rpc" and config.rpc_urls:
         with contextlib.suppress(ChainError), contextlib.ExitStack() as stack:
-            client = open_client(config, stack, seconds=CHAIN_SECONDS)
+            client = open_client(config, stack, visitor, seconds=CHAIN_SECONDS)
             return float(client.eth.get_block("latest").get("timestamp", 0))
     return None
 
@@ -222,7 +218,7 @@ def judge(config: EvaluatorConfig) -> Finding:
 
 def _server_of(url: str) -> str:
     """Its name and version, by the addresses at which vLLM and Ollama tell theirs."""
-    from codezero.evaluator.endpoint_wire import server_version
+    from codezero.evaluator.openai_judge import server_version
 
     for name, path in (("vLLM", "/version"), ("Ollama", "/api/version")):
         with contextlib.suppress(EndpointError):

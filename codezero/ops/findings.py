@@ -1,4 +1,4 @@
-"""What a finding is, and all checks at once, each with a deadline: none can hold up or bring down another."""
+"""Findings, and all checks at once, each with a deadline: none can hold up or bring down another."""
 
 import multiprocessing
 import time
@@ -14,23 +14,20 @@ from msgspec.structs import replace
 from codezero.errors import CodeZeroError
 from codezero.monitor.text import clean
 
-MAX_TEXT = 600
-"""Characters of a line's two parts each."""
+MAX_TEXT = 600  # characters of a line's two parts each
 
 
 class CheckState(StrEnum):
     OK = "ok"
     WARN = "warn"
     FAIL = "fail"
-    UNKNOWN = "unknown"
-    """The check could not be done: nothing is claimed."""
+    UNKNOWN = "unknown"  # the check could not be done: nothing is claimed
 
 
 class Finding(msgspec.Struct, frozen=True):
     state: CheckState
     text: str = msgspec.field(name="said")
-    mend: str = ""
-    """What to do about it; empty where nothing needs doing."""
+    mend: str = ""  # what to do about it; empty where nothing needs doing
     check: str = ""
 
 
@@ -40,8 +37,7 @@ ok, warn, fail, unknown = (partial(Finding, state) for state in CheckState)
 @dataclass(frozen=True, slots=True)
 class Check:
     name: str
-    run: Callable[[], Finding | list[Finding]]
-    """Several findings have names of their own."""
+    run: Callable[[], Finding | list[Finding]]  # several findings have names of their own
     seconds: float = 15.0
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from codezero.config import NodeConfig
 from codezero.errors import SwarmError
 from codezero.login.page_process import PageProcess, announce, wanted
-from codezero.monitor.swarm_view import SwarmView, summarise
+from codezero.models.hardware import VISIBLE, assign_cards, describe_sharing, find_cards
+from codezero.monitor.terminal import SwarmView, summarise
 from codezero.monitor.text import clean, count
 from codezero.runs import LABEL
 from codezero.settings import quoted
@@ -25,23 +26,17 @@ from codezero.swarm.network_status import ADDRESSES
 from codezero.system.child import Child, last_line, python
 from codezero.system.files import open_regular, set_aside
 from codezero.system.signals import LEAVING_SECONDS, Stop, again
-from codezero.wiring.hardware import VISIBLE, assign_cards, describe_sharing, find_cards
 
+# a first node that logs nothing new for so long is given up; the limits of its start itself are its own
 SILENT_SECONDS = 300.0
-"""A first node that logs nothing new for so long is given up; the limits of its start itself are its own."""
-REPORT_SECONDS = 15.0
-"""Between two lines that say what is waited for."""
-LEFT_EARLY = (-signal.SIGTERM, 128 + signal.SIGTERM)
-"""Codes of a node that was stopped while it was starting."""
-LOG_HEAD = re.compile(r"^[\d-]+ [\d:,]+ [A-Z]+ \S+ ")
-"""Time, level and module of a line of a log."""
+REPORT_SECONDS = 15.0  # between two lines that say what is waited for
+LOG_HEAD = re.compile(r"^[\d-]+ [\d:,]+ [A-Z]+ \S+ ")  # time, level and module of a line of a log
 
 
 @dataclass(frozen=True)
 class FleetNode:
     folder: Path
-    began: float
-    """Seconds since 1970."""
+    began: float  # seconds since 1970
     process: Child
 
 
@@ -77,7 +72,8 @@ def run_fleet(config: NodeConfig, overrides: Sequence[str], size: int) -> int:
             codes = _close(nodes)
     if stop.received is signal.SIGINT or stop.insisted:
         return 128 + (stop.insisted or signal.SIGINT)
-    return 0 if all(code == 0 or (stop and code in LEFT_EARLY) for code in codes) else 1
+    left_early = (-signal.SIGTERM, 128 + signal.SIGTERM) if stop else ()  # while it was starting
+    return 0 if all(code in (0, *left_early) for code in codes) else 1
 
 
 def _start(
@@ -122,10 +118,8 @@ def founded(first: FleetNode, stop: Stop) -> list[str]:
             raise SwarmError(f"the first node ended before it could be joined; see {output}")
         written, line = newest_output(first)
         if time.time() - written > SILENT_SECONDS:
-            raise SwarmError(
-                f"the first node cannot be joined yet and has said nothing new for {SILENT_SECONDS:g} s; see "
-                f"{output} and {first.folder / 'logs'}"
-            )
+            silent = f"has said nothing new for {SILENT_SECONDS:g} s; see {output} and {first.folder / 'logs'}"
+            raise SwarmError(f"the first node cannot be joined yet and {silent}")
         if time.time() - reported > REPORT_SECONDS:
             reported = time.time()
             last = f"; its last words: {line}" if line else ""

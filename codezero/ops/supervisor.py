@@ -18,18 +18,16 @@ from codezero.config import NodeConfig
 from codezero.runs import CHECKPOINTS
 from codezero.settings import quoted
 from codezero.solver.checkpoint import checkpoints_in
-from codezero.system.child import Child, how_it_ended, python
+from codezero.system.child import SUPERVISOR_FILE, Child, how_it_ended, python, write_process
 from codezero.system.files import full
-from codezero.system.pidfile import SUPERVISOR_FILE, write_process
 from codezero.system.signals import ASKING, LEAVING_SECONDS, Backoff, Stop
 
 LONGEST_PAUSE = 300.0
 POLL_SECONDS = 0.2
-ROOM_SECONDS = 2.0
-"""Between two checks whether a full disk has room again."""
+ROOM_SECONDS = 2.0  # between two checks whether a full disk has room again
 DONE, USAGE, INTERRUPTED = 0, 2, 130
+# ways to end that are not deaths; a negative one is the signal that did it
 FINAL = (DONE, USAGE, -signal.SIGPIPE, *(code for which in ASKING for code in (128 + which, -which)))
-"""Ways to end that are not deaths; a negative one is the signal that did it."""
 
 
 def run_supervised(config: NodeConfig, folder: Path, overrides: Sequence[str]) -> int:

@@ -1,24 +1,138 @@
 """Is a problem usable, and new? One set of rules for own proposals, peers' proposals and data sets; nothing is run.
 
-The rules are bounded before anything is parsed, so they may be applied to whatever a stranger sent. A problem that
-passes is well formed; whether its expected values are right is a question for its `standing`.
+The rules are bounded before anything is parsed, so they may be applied to whatever a peer sent. A problem that passes
+is well formed; whether its expected values are right is a question for its `standing`.
+
+A duplicate is found by its tests in canonical form, or by its question's MinHash signature over runs of three words:
+the share of equal minima estimates the Jaccard similarity of two sets, its standard deviation at most .044 (Broder
+1997, "On the resemblance and containment of documents"). The function's name counts in neither.
 """
 
 import ast
+import contextlib
+import hashlib
 import keyword
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
-from itertools import islice, takewhile
-from typing import NamedTuple
+from itertools import chain, islice, takewhile
+from typing import Annotated, Any, Literal, NamedTuple
 
-from codezero.code.assertions import EntryCall, parse_cases, parse_tests
+import msgspec
+import numpy as np
+from datasketch import MinHash
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from codezero.code.assertions import EntryCall, cases_of, parse_cases, parse_tests
 from codezero.code.parsing import BUILTINS, FunctionNode, hidden_characters, parse
 from codezero.environment import Environment
-from codezero.problems.dedup import Novelty, NoveltyState
-from codezero.problems.synthetic.programs import parse_question
+from codezero.problems.synthetic.tasks import parse_question
 from codezero.types import Problem, Source, Standing, Style
+
+REMEMBERED_IDS = 4096
+KEY_DIGITS = 16  # of a problem's id; enough to tell 20,000 apart
+REMEMBERED = 512  # problems that a new one is compared with
+# from this share of equal minima on two questions are the same. One changed word among 50 leaves .89 of the runs.
+SIMILAR = 0.9
+PERMUTATIONS = 128
+RUN = 3
+_EMPTY: Any = MinHash(num_perm=PERMUTATIONS, seed=1, scheme="affine32")
+_WORD = re.compile(r"\w+|[^\w\s]")
+_SIGNATURE = np.dtype("<u4")
+
+Key = Annotated[str, Meta(max_length=KEY_DIGITS)]
+Keys = Annotated[list[Key], Meta(max_length=REMEMBERED_IDS)]
+
+
+def remember(recent: dict[str, None], identifier: str) -> bool:
+    """Add to the last REMEMBERED_IDS that were, oldest first; False when it is among them already."""
+    key = identifier[:KEY_DIGITS]
+    if key in recent:
+        return False
+    recent[key] = None
+    if len(recent) > REMEMBERED_IDS:
+        del recent[next(iter(recent))]
+    return True
+
+
+class NoveltyState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    tests: Annotated[list[Key], Meta(max_length=REMEMBERED)] = []
+    # one after the other, in the order of `tests`
+    signatures: Annotated[bytes, Meta(max_length=REMEMBERED * PERMUTATIONS * _SIGNATURE.itemsize)] = b""
+
+    def __post_init__(self) -> None:
+        if len(self.signatures) != len(self.tests) * PERMUTATIONS * _SIGNATURE.itemsize:
+            raise ValueError("not one signature for each problem")
+
+
+class Novelty:
+    """The last `most` problems that were added."""
+
+    def __init__(self, state: NoveltyState | None = None, most: int = REMEMBERED) -> None:
+        state, self._most = state or NoveltyState(), most
+        signatures = np.frombuffer(state.signatures, _SIGNATURE).reshape(-1, PERMUTATIONS)
+        self._known = dict(zip(state.tests, signatures, strict=True))  # signature by the key of the tests, oldest first
+
+    def add(self, problem: Problem) -> Literal["tests", "question"] | None:
+        """Remember it, unless it repeats one that is remembered: then say in what."""
+        key, signature = tests_key(problem), signature_of(problem)
+        if (repeat := self._repeats(key, signature)) is None:
+            self._known[key] = np.zeros(PERMUTATIONS, _SIGNATURE) if signature is None else signature
+            if len(self._known) > self._most:
+                del self._known[next(iter(self._known))]
+        return repeat
+
+    def repeats(self, problem: Problem) -> bool:
+        """Is it one that is remembered, or much like it?"""
+        return bool(self._known) and self._repeats(tests_key(problem), signature_of(problem)) is not None
+
+    def _repeats(self, key: str, signature: NDArray[np.uint32] | None) -> Literal["tests", "question"] | None:
+        if key in self._known:
+            return "tests"
+        known = list(self._known.values()) if signature is not None else []
+        if known and float((np.stack(known) == signature).mean(axis=1).max()) >= SIMILAR:
+            return "question"
+        return None
+
+    def state(self) -> NoveltyState:
+        return NoveltyState(list(self._known), b"".join(row.tobytes() for row in self._known.values()))
+
+
+def tests_key(problem: Problem) -> str:
+    """16 hex digits, the same for tests that differ in order, spelling, or the function's name; of an item its id."""
+    if problem.item is not None:
+        return problem.id[:KEY_DIGITS]
+    if problem.style is Style.STDIO:
+        forms = [f"{case.input.split()} {case.output.split()}" for case in cases_of(problem.tests)]
+    else:
+        forms = [_canonical(_unnamed(test, problem.entry_point)) for test in problem.tests]
+    return hashlib.sha256("\n".join(sorted(forms)).encode("utf-8", "replace")).hexdigest()[:KEY_DIGITS]
+
+
+def signature_of(problem: Problem) -> NDArray[np.uint32] | None:
+    """[PERMUTATIONS] minima over the question's runs of RUN words, its ends marked; None: only its equal repeats it."""
+    if problem.item is not None:
+        return None
+    words = _WORD.findall(_unnamed(problem.question, problem.entry_point).lower())
+    padded = [""] * (RUN - 1) + words + [""] * (RUN - 1)
+    runs = {" ".join(padded[start : start + RUN]) for start in range(len(padded) - RUN + 1)}
+    minima = _EMPTY.copy()
+    minima.update_batch([run.encode("utf-8", "replace") for run in sorted(runs)])
+    return np.asarray(minima.hashvalues, _SIGNATURE)
+
+
+def _canonical(test: str) -> str:
+    tree, _ = parse(test)
+    with contextlib.suppress(RecursionError):
+        if tree is not None:
+            return ast.dump(tree)
+    return " ".join(test.split())
+
+
+def _unnamed(text: str, entry: str) -> str:
+    return re.sub(rf"\b{re.escape(entry)}\b", "f", text) if entry else text
 
 
 class FilterReason(StrEnum):
@@ -34,19 +148,15 @@ class FilterReason(StrEnum):
     LEVEL = "level"
     DUPLICATE = "duplicate"
     NEAR_DUPLICATE = "near_duplicate"
-    MALFORMED = "malformed"
-    """A row of a data set that could not be read."""
-    HELD_OUT = "held_out"
-    """The exam asks it, or the judge is measured on it."""
-    CONTEXT = "context"
-    """The solver's context cannot hold it."""
+    MALFORMED = "malformed"  # a row of a data set that could not be read
+    HELD_OUT = "held_out"  # the exam asks it, or the judge is measured on it
+    CONTEXT = "context"  # the solver's context cannot hold it
 
 
 class FilterRefusal(NamedTuple):
     """One reason, and a few words on what it was."""
 
-    reason: str
-    """A `FilterReason`, or what an environment of the user's own says."""
+    reason: str  # a `FilterReason`, or what an environment of the user's own says
     detail: str
 
 
@@ -63,36 +173,20 @@ MIN_TESTS = 2
 PROPOSED = Bounds(question=2_000, tests=16, test=500, assertions_only=True)
 CURATED = Bounds(question=20_000, tests=64, test=64 * 1024, assertions_only=False)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-_SPACES = frozenset("\n\r\t")
+# fewest and most words of a question that asks for so much
 _WORDS_AT_LEVEL = {1: (3, 120), 2: (3, 200), 3: (4, 300), 4: (5, 400), 5: (7, 400)}
-"""Fewest and most words of a question that asks for so much."""
-_MISJUDGED = 2
-"""Levels between what was asked for and what a question of our own family is."""
-_DEFINITIONS = 20
-"""Places of a question that are looked at for a solution."""
-_TELLING = 20
-"""Characters from which on a reference inside the question is no coincidence."""
 
 
 def inspect(problem: Problem, bounds: Bounds) -> FilterRefusal | None:
-    """What is wrong with it, or None. Never raises, whatever its texts hold."""
+    """Find what is wrong with it, or None. Never raises, whatever its texts hold."""
+    of_style = _programs(problem) if problem.style is Style.STDIO else _functions(problem, bounds)
+    form = (_sizes(problem, bounds), _characters(problem, bounds), of_style, _leaks(problem), _level(problem))
     try:
-        return next(_faults(problem, bounds), None)
+        return next(chain.from_iterable(form), None)
     except (RecursionError, MemoryError):
         return FilterRefusal(FilterReason.TESTS, "nested too deeply")
     except ValueError as error:  # a ProblemError too; a number too long to be written
         return FilterRefusal(FilterReason.TESTS, str(error)[:200])
-
-
-def _faults(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
-    yield from _sizes(problem, bounds)
-    yield from _characters(problem, bounds)
-    if problem.style is Style.STDIO:
-        yield from _programs(problem)
-    else:
-        yield from _functions(problem, bounds)
-    yield from _leaks(problem)
-    yield from _level(problem)
 
 
 def _sizes(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
@@ -110,13 +204,13 @@ def _sizes(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
 
 
 def _characters(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
-    """A stranger's text may hide nothing; a data set's only has to be text."""
+    """A peer's text may hide nothing; a data set's only has to be text."""
     try:
         "\n".join((problem.question, *problem.tests)).encode()
     except UnicodeEncodeError:
         yield FilterRefusal(FilterReason.CHARACTERS, "no valid Unicode")
     text = problem.question
-    hidden = hidden_characters(text) or [ascii(char) for char in set(text) - _SPACES if not char.isprintable()]
+    hidden = hidden_characters(text) or [ascii(char) for char in {*text} - {*"\n\r\t"} if not char.isprintable()]
     if bounds.assertions_only and hidden:
         yield FilterRefusal(FilterReason.CHARACTERS, f"hidden or control characters: {', '.join(hidden[:3])}")
 
@@ -201,7 +295,8 @@ def _same(value: str, other: str) -> bool:
 def _leaks(problem: Problem) -> Iterator[FilterRefusal]:
     """A question that holds a solution asks for copying."""
     question, reference = problem.question, problem.reference
-    if reference and len(bare := "".join(reference.split())) >= _TELLING and bare in "".join(question.split()):
+    bare = "".join(reference.split()) if reference else ""
+    if len(bare) >= 20 and bare in "".join(question.split()):  # a shorter one may be there by coincidence
         yield FilterRefusal(FilterReason.LEAK, "the question holds the reference")
     if problem.style is Style.CALL and _defines(question, problem.entry_point):
         yield FilterRefusal(FilterReason.LEAK, f"the question defines {problem.entry_point}")
@@ -211,7 +306,7 @@ def _defines(question: str, entry: str) -> bool:
     """Is there a definition with a body? A signature, or one with a docstring, gives nothing away."""
     name = re.escape(entry)
     begins = rf"^([^\S\n]*).*?\b((?:async\s+)?def\s+{name}\s*\(|{name}\s*=\s*lambda\b)"
-    for definition in islice(re.finditer(begins, question, re.MULTILINE), _DEFINITIONS):
+    for definition in islice(re.finditer(begins, question, re.MULTILINE), 20):
         depth = len(definition[1])
         first, *rest = question[definition.start(2) :].split("\n")
         deeper = takewhile(lambda line, most=depth: len(line) - len(line.lstrip()) > most or not line.strip(), rest)
@@ -236,7 +331,7 @@ def _level(problem: Problem) -> Iterator[FilterRefusal]:
     if level not in _WORDS_AT_LEVEL:
         yield FilterRefusal(FilterReason.LEVEL, f"level {level} is not 1 to 5")
     elif known is not None:
-        if abs(known[1].level - level) >= _MISJUDGED:
+        if abs(known[1].level - level) >= 2:
             yield FilterRefusal(FilterReason.LEVEL, f"asked for {level}, is {known[1].level}")
     else:
         fewest, most = _WORDS_AT_LEVEL[level]
@@ -245,9 +340,7 @@ def _level(problem: Problem) -> Iterator[FilterRefusal]:
             yield FilterRefusal(FilterReason.LEVEL, f"{words} words are not plausible at level {level}")
 
 
-Fits = Callable[[Problem], bool]
-"""Can the solver's context hold it?"""
-_REPEATS = {"tests": FilterReason.DUPLICATE, "question": FilterReason.NEAR_DUPLICATE}
+Fits = Callable[[Problem], bool]  # can the solver's context hold it?
 
 
 class Screen:
@@ -262,20 +355,22 @@ class Screen:
         self._environment, self._fits, self._withheld, self._novelty = environment, fits, withheld, Novelty()
 
     def refuse(self, problem: Problem) -> FilterRefusal | None:
-        """What is wrong with a problem, wherever it comes from; None and remembered when nothing is."""
+        """Find what is wrong with a problem, wherever it comes from; None and remembered when nothing is."""
         if (fault := self._environment.fault(problem)) is not None:
             return FilterRefusal(*fault)
         if self.withholds(problem):
             return FilterRefusal(FilterReason.HELD_OUT, "the exam asks it, or the judge is measured on it")
         if not self._fits(problem):
             return FilterRefusal(FilterReason.CONTEXT, "longer than the solver's context holds")
-        repeat = self._novelty.add(problem)
-        return None if repeat is None else FilterRefusal(_REPEATS[repeat], f"the {repeat} of an earlier one")
+        if (repeat := self._novelty.add(problem)) is None:
+            return None
+        reason = FilterReason.DUPLICATE if repeat == "tests" else FilterReason.NEAR_DUPLICATE
+        return FilterRefusal(reason, f"the {repeat} of an earlier one")
 
     def withholds(self, problem: Problem) -> bool:
         """Is it of the held-out part, or does it repeat a problem of the exam or of the judge's canaries?"""
-        asked = self._withheld is not None and self._withheld.repeats(problem)
-        return asked or self._environment.withholds(problem)
+        repeated = self._withheld is not None and self._withheld.repeats(problem)
+        return repeated or self._environment.withholds(problem)
 
     def state(self) -> NoveltyState:
         return self._novelty.state()

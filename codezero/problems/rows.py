@@ -8,7 +8,7 @@ import bisect
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta
@@ -16,26 +16,41 @@ from msgspec import Meta
 from codezero.code.assertions import MbppRow, parse_tests
 from codezero.errors import ProblemError
 from codezero.sandbox.base import MAX_BYTES
-from codezero.system.lines import decode_row
+from codezero.system.files import decode_row
 from codezero.types import Problem, Source, Standing, Worked, problem_id
 
-PYTHON3 = 3
-"""CodeContests numbers its languages: 0 unknown, 1 Python 2, 2 C++, 3 Python 3, 4 Java."""
-EXTERNAL = 6
-"""CodeContests' word for a difficulty that it does not know."""
-RATINGS = (1000, 1300, 1700, 2200)
-"""Ratings of Codeforces at which levels 2 to 5 begin."""
+EXTERNAL = 6  # CodeContests' word for a difficulty that it does not know
+# bytes of one line. A row of CodeContests has every solution that was handed in, and cases of megabytes.
 MAX_ROW = 32 << 20
-"""Bytes of one line. A row of CodeContests has every solution that was handed in, and cases of megabytes."""
 MAX_CASES = 64
+# characters of all tests of one problem, of which there are at most MAX_CASES: what a peer can be sent
 MAX_CASES_TEXT = 64 * 1024
-"""Characters of all tests of one problem, of which there are at most MAX_CASES: what a peer can be sent."""
 MAX_ROWS = 20_000
-MAX_SOLUTIONS = 20
-"""Of a kind, for one problem."""
-MAX_SOLUTION = 64 * 1024
-"""Characters."""
+MAX_SOLUTIONS = 20  # of a kind, for one problem
+MAX_SOLUTION = 64 * 1024  # characters
 _Text = Annotated[str, Meta(max_length=1 << 20)]
+
+
+class HubSet(NamedTuple):
+    repository: str
+    files: str  # a glob pattern
+    revision: str  # 40 hex digits of a commit
+    small: bool = False  # is it fetched whole?
+
+
+def _mbpp(files: str) -> HubSet:
+    return HubSet("google-research-datasets/mbpp", files, "4bb6404fdc6cacfda99d4ac4205087b89d32030c", small=True)
+
+
+SETS = {
+    "mbpp": _mbpp("full/train-*.parquet"),
+    "mbpp_test": _mbpp("full/test-*.parquet"),
+    "mbpp_sanitized": _mbpp("sanitized/train-*.parquet"),
+    "code_contests": HubSet("deepmind/code_contests", "data/train-*.parquet",
+                            "802411c3010cb00d1b05bad57ca77365a3c699d6"),
+    "deepcoder": HubSet("agentica-org/DeepCoder-Preview-Dataset", "primeintellect/train-*.parquet",
+                        "177913a7bd43791646ef6a43645caa3c871ab3db"),
+}  # fmt: skip
 
 
 class _Mbpp(MbppRow, frozen=True):
@@ -56,7 +71,8 @@ class _Solutions(msgspec.Struct, frozen=True):
 
     def python(self) -> tuple[str, ...]:
         written = zip(self.language, self.solution, strict=False)
-        programs = (code for language, code in written if language == PYTHON3 and len(code) <= MAX_SOLUTION)
+        # languages: 0 unknown, 1 Python 2, 2 C++, 3 Python 3, 4 Java
+        programs = (code for language, code in written if language == 3 and len(code) <= MAX_SOLUTION)
         return tuple(islice(programs, MAX_SOLUTIONS))
 
 
@@ -86,7 +102,7 @@ class _CodeContests(msgspec.Struct, frozen=True):
         Difficulties are 1 EASY to 5 HARDEST, 6 EXTERNAL, and from 7 on the letters of Codeforces' problems, A first.
         """
         if self.cf_rating > 0:
-            return 1 + bisect.bisect_right(RATINGS, self.cf_rating)
+            return 1 + bisect.bisect_right((1000, 1300, 1700, 2200), self.cf_rating)
         named = self.difficulty if self.difficulty < EXTERNAL else self.difficulty - EXTERNAL
         return min(named, 5) if named > 0 else None
 
@@ -155,8 +171,8 @@ def _fitting(tests: Iterable[str], room: int) -> tuple[str, ...]:
 class _Proposed(msgspec.Struct, frozen=True):
     question: _Text
     tests: Annotated[list[_Text], Meta(max_length=200)]
+    # read off the tests when it is missing; empty: the program reads stdin and writes stdout
     entry_point: Annotated[str, Meta(max_length=128)] | None = None
-    """Read off the tests when it is missing; empty: the program reads stdin and writes stdout."""
     level: int | None = None
     proposer: Annotated[str, Meta(max_length=128)] | None = None
 
@@ -168,8 +184,8 @@ class _Proposed(msgspec.Struct, frozen=True):
         return Worked(problem, ())
 
 
+# by a field that each row of the kind has
 _KINDS = {"test_list": _Mbpp, "public_tests": _CodeContests, "problem": _DeepCoder, "tests": _Proposed}
-"""By a field that each row of the kind has."""
 
 
 def read_row(row: bytes | Mapping[str, object]) -> Worked:

@@ -1,55 +1,187 @@
-"""A data set as a source of problems: each once in an epoch, in this peer's own order, from where it was left.
+"""Sources of problems: MBPP and larger sets of the Hugging Face Hub, files of a disk, functions of the user's own.
 
-Rows come in blocks of one shard; the order of the shards and within a block is drawn from seed, peer and epoch. The
-cursor names shard, block and place in it, so that a resumed run reads one block again and goes on. The ids given in
-this epoch are remembered: where the shards change, the cursor begins anew and still nothing comes twice.
+What the hub's cache has whole is read from there, without a question to the hub. Else MBPP, which is small, is fetched
+into the cache, and the others are streamed. `HF_ENDPOINT`, `HF_HOME` and `HF_HUB_OFFLINE` are honoured.
 
-`datasets` reads, skips rows and tries again. Its `state_dict` does not take the cursor's place: the rows in its shuffle
-buffer are lost when it is resumed, and other shards of the same set are not noticed.
+A DataSource gives each problem of a set once in an epoch, in this peer's own order. Rows come in blocks of one shard;
+the order of the shards and within a block is drawn from seed, peer and epoch. The cursor names shard, block and place
+in it, so that a resumed run reads one block again and goes on. `datasets`' own `state_dict` does not take its place:
+the rows in its shuffle buffer are lost when it is resumed, and other shards of the same set are not noticed.
 """
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import hashlib
 import logging
+import os
+import re
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
+from pathlib import Path
 from random import Random
 from typing import Annotated, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
 
-from codezero.errors import ConfigError, ProblemError, translated
-from codezero.problems.dedup import KEY_DIGITS, Key, NoveltyState
-from codezero.problems.filters import FilterReason, FilterRefusal, Screen
-from codezero.problems.held_back import begin
-from codezero.problems.hub import Row, RowSet
-from codezero.problems.rows import MAX_ROWS, read_row
-from codezero.types import Problem
+from codezero.config.learning import is_own_rows
+from codezero.errors import CodeZeroError, ConfigError, ProblemError, translated
+from codezero.problems import filters
+from codezero.problems.filters import CURATED, FilterReason, FilterRefusal, Key, Novelty, NoveltyState, Screen, inspect
+from codezero.problems.rows import MAX_ROW, MAX_ROWS, SETS, HubSet, read_row
+from codezero.system.files import data_files, json_lines
+from codezero.system.http_client import answer_of
+from codezero.system.plugins import blamed, load_object
+from codezero.types import Problem, Worked
 
 logger = logging.getLogger(__name__)
 
-BLOCK = 512
-"""Rows read at once: a whole shard of CodeContests, and the training split of MBPP."""
-REST_SECONDS = 300.0
-"""After a failure, until the set is tried again."""
+Row = bytes | Mapping[str, object]
+BLOCK = 512  # rows read at once: a whole shard of CodeContests, and the training split of MBPP
+REST_SECONDS = 300.0  # after a failure, until the set is tried again
 
 _Count = Annotated[int, Meta(ge=0)]
 _T = TypeVar("_T")
-Entry = Problem | FilterRefusal
+
+
+def open_rows(name: str) -> "RowSet":
+    """A name of SETS, `NAME@REVISION` for another commit of it, a path, or a function. Reads nothing yet.
+
+    Raises ProblemError, and ConfigError for a function that is not there.
+    """
+    if is_own_rows(name):
+        return RowSet(name, function=load_object(name, "data.sources", ("__call__",)))
+    known, at, revision = name.partition("@")
+    if known not in SETS:
+        return RowSet(name)
+    if at and not re.fullmatch("[0-9a-f]{40}", revision):
+        raise ProblemError(f"{name}: a revision is the 40 hex digits of a commit")
+    return RowSet(known, SETS[known]._replace(revision=revision or SETS[known].revision))
+
+
+@dataclass(frozen=True, slots=True)
+class RowSet:
+    """A data set as shards of rows, the same each time. place: on the hub; `name` is a path where there is neither."""
+
+    name: str
+    place: HubSet | None = None
+    function: Callable[[], Iterable[object]] | None = None  # of the user's own; its first MAX_ROWS rows count
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.place.revision[:8]}" if self.place else self.name
+
+    @property
+    def remote(self) -> bool:
+        """May reading take long?"""
+        return self.place is not None
+
+    def shards(self) -> list[str]:
+        """Addresses of its files; where some of a folder are named for a split, the training ones.
+
+        Raises ProblemError.
+        """
+        if self.function is not None:
+            return [self.name]
+        with _named_errors(self.name):
+            if self.place is not None:
+                return _hub_files(self.place)
+            files = data_files(Path(os.path.expanduser(self.name)))
+            return [*map(str, [file for file in files if file.name.startswith("train")] or files)]
+
+    def rows(self, shard: str, start: int) -> Iterator[Row]:
+        """The rows of a file from number `start`. Raises ProblemError."""
+        with _named_errors(self.name if self.remote else shard):
+            if self.function is not None:
+                with blamed(ProblemError, shard):
+                    for row in islice(self.function(), start, MAX_ROWS):
+                        if not isinstance(row, Mapping | bytes):
+                            raise ProblemError(f"{shard} returned a row of type {type(row).__name__}; a row is a dict")
+                        yield cast(Row, row)
+            elif shard.endswith(".parquet"):
+                import datasets
+
+                datasets.disable_progress_bars()
+                whole = datasets.load_dataset("parquet", data_files={"train": [shard]}, split="train", streaming=True)
+                yield from whole.skip(start)
+            else:
+                with open(shard, "rb") as file:
+                    yield from islice(filter(bytes.strip, json_lines(file, MAX_ROW)), start, None)
+
+
+def _hub_files(place: HubSet) -> list[str]:
+    """Those of the cache, if it has all that their names count (`-of-00002`), or addresses to stream them from."""
+    from huggingface_hub import HfFileSystem, constants, snapshot_download, utils
+
+    utils.disable_progress_bars()
+    utils.logging.set_verbosity_error()
+    repository, pattern, revision, small = place
+
+    def held(*, local: bool) -> list[str]:
+        fetch = partial(snapshot_download, repository, revision=revision, allow_patterns=pattern)
+        files = sorted(map(str, Path(fetch(repo_type="dataset", local_files_only=local)).glob(pattern)))
+        counts = [int(count) for file in files for count in re.findall(r"-of-(\d+)\.", file)]
+        return files if len(files) >= max(counts, default=1) else []
+
+    with suppress(FileNotFoundError):
+        if files := held(local=True):
+            return files
+    if constants.HF_HUB_OFFLINE:
+        raise OSError("HF_HUB_OFFLINE is set, and it is not whole in the cache")
+    if answer_of(constants.ENDPOINT, 3.0) is None:  # its library would wait for minutes
+        raise OSError(f"{constants.ENDPOINT} does not answer, and it is not whole in the cache")
+    if small and (files := held(local=False)):
+        return files
+    if files := sorted(f"hf://{path}" for path in HfFileSystem().glob(f"datasets/{repository}@{revision}/{pattern}")):
+        return files
+    raise OSError(f"commit {revision} has no {pattern}")
+
+
+@contextmanager
+def _named_errors(name: str) -> Generator[None]:
+    """Raise one ProblemError of one line for what the libraries raise where a file or a network fails."""
+    import httpx2
+    import pyarrow
+
+    files = OSError, ValueError, RuntimeError, LookupError, EOFError
+    try:
+        yield
+    except ProblemError:
+        raise
+    except (*files, httpx2.HTTPError, pyarrow.ArrowException) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ProblemError(f"{name} cannot be read: {first[:300]}") from error
+
+
+def begin(work: Callable[[], _T]) -> Future[_T]:
+    """Run `work` in a thread that ends with the process; the future gets its result, or its error of this package."""
+    future = Future[_T]()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except CodeZeroError as error:
+            future.set_exception(error)
+        finally:
+            if not future.done():
+                future.set_exception(ProblemError("reading ended unexpectedly; the log has the reason"))
+
+    threading.Thread(target=run, name="problems", daemon=True).start()
+    return future
 
 
 class SourceState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     epoch: _Count = 0
     shard: _Count = 0
     block: _Count = 0
-    place: _Count = 0
-    """Entries of the block that were used."""
-    layout: Annotated[str, Meta(max_length=16)] = ""
-    """Which shards the cursor is about."""
+    place: _Count = 0  # entries of the block that were used
+    layout: Annotated[str, Meta(max_length=16)] = ""  # which shards the cursor is about
     given: Annotated[list[Key], Meta(max_length=MAX_ROWS)] = []
     novelty: NoveltyState = NoveltyState()
 
@@ -61,7 +193,7 @@ class _Cursor(NamedTuple):
     layout: str
 
 
-def read_entry(row: Row) -> Entry:
+def read_entry(row: Row) -> Problem | FilterRefusal:
     try:
         return read_row(row).problem
     except ProblemError as error:
@@ -69,7 +201,10 @@ def read_entry(row: Row) -> Entry:
 
 
 class DataSource:
-    """counts: what was given and refused, by name, is added to it. wait_seconds: for a block of a remote set."""
+    """counts: what was given and refused, by name, is added to it. wait_seconds: for a block of a remote set.
+
+    The ids given in this epoch are remembered: where the shards change, the cursor begins anew and nothing comes twice.
+    """
 
     def __init__(
         self, name: str, rows: RowSet, origin: str, screen: Screen, counts: Counter[str], wait_seconds: float
@@ -78,10 +213,10 @@ class DataSource:
         self._counts, self._wait_seconds = counts, wait_seconds
         self._origin, self._late = f"{origin} {name}", f"{name} takes long"
         self._pending: tuple[object, Future[object]] | None = None
+        self._open: tuple[str, int, Iterator[Row]] | None = None  # shard, number of the next row, the rows from there
         self._rests_until = 0.0
         self._barren = False
-        self.trouble = ""
-        """Why nothing can be had from it now; empty: something can, as far as is known."""
+        self.trouble = ""  # why nothing can be had from it now; empty: something can, as far as is known
         self.restore(SourceState())
 
     def probe(self) -> None:
@@ -98,7 +233,7 @@ class DataSource:
         while (entry := self._next()) is not None:
             if isinstance(entry, FilterRefusal):
                 refusal = entry
-            elif (key := entry.id[:KEY_DIGITS]) in self._given:
+            elif (key := entry.id[: filters.KEY_DIGITS]) in self._given:
                 refusal = FilterRefusal(FilterReason.DUPLICATE, "was given in this epoch")
             elif (refusal := self._screen.refuse(entry)) is None:
                 self._given[key] = None
@@ -116,10 +251,9 @@ class DataSource:
         self._cursor: _Cursor = _Cursor(state.epoch, state.shard, state.block, state.layout)
         self._place, self._given = state.place, dict.fromkeys(state.given)
         self._screen.restore(state.novelty)
-        self._entries: list[Entry] | None = None
-        """Of the cursor's block, once it was read."""
+        self._entries: list[Problem | FilterRefusal] | None = None  # those of the cursor's block, once it was read
 
-    def _next(self) -> Entry | None:
+    def _next(self) -> Problem | FilterRefusal | None:
         while not self._barren:
             at = self._cursor
             if self._entries is None:
@@ -142,35 +276,35 @@ class DataSource:
         return None
 
     def _fetch(self, key: object, work: Callable[[], _T], level: int) -> _T | None:
-        """What `work` returns; None while it cannot be had, which is logged at `level`."""
+        """Get what `work` returns; None while it cannot be had, which is logged at `level`.
+
+        For a remote set it is begun in a thread, for which `wait_seconds` are spent once: the same `key` is the same
+        work.
+        """
         if time.monotonic() < self._rests_until:
             return None
         try:
-            result = self._wait_for(key, work) if self._rows.remote else work()
+            if not self._rows.remote:
+                result = work()
+            else:
+                if self._pending is None or (self._pending[0] != key and self._pending[1].done()):
+                    self._pending = key, begin(cast("Callable[[], object]", work))
+                    wait([self._pending[1]], self._wait_seconds)
+                begun, future = self._pending
+                if begun != key or not future.done():
+                    self._note(self._late, level)
+                    return None
+                self._pending = None
+                result = cast(_T, future.result())
         except ProblemError as error:
             self._counts["outages"] += 1
             self._rests_until = time.monotonic() + REST_SECONDS
             self._note(str(error), level)
             return None
-        if result is None:
-            self._note(self._late, level)
-        elif self.trouble:
+        if self.trouble:
             logger.info("%s can be read", self._name)
             self.trouble = ""
         return result
-
-    def _wait_for(self, key: object, work: Callable[[], _T]) -> _T | None:
-        """Begin `work`, and wait `wait_seconds` for it; None while it goes on.
-
-        The same `key` is the same work, which is not waited for again. Raises the ProblemError that it ended with.
-        """
-        if self._pending is None or (self._pending[0] != key and self._pending[1].done()):
-            self._pending = key, begin(cast("Callable[[], object]", work))
-            wait([self._pending[1]], self._wait_seconds)
-        if self._pending[0] != key or not self._pending[1].done():
-            return None
-        future, self._pending = self._pending[1], None
-        return cast(_T, future.result())
 
     def _note(self, trouble: str, level: int) -> None:
         """Log the first trouble, and one that follows a mere delay."""
@@ -178,17 +312,69 @@ class DataSource:
             logger.log(level, "%s; other sources stand in for it", trouble)
         self.trouble = trouble
 
-    def _read(self, at: _Cursor) -> tuple[_Cursor, list[Entry]]:
+    def _read(self, at: _Cursor) -> tuple[_Cursor, list[Problem | FilterRefusal]]:
         """The block, and where it is: behind the last shard an epoch begins, and in other shards this one does again.
 
-        In a thread where it may take long: touches nothing of this object that changes.
+        In a thread where it may take long: it changes `_open` alone, which no other work reads meanwhile.
         """
         names = self._rows.shards()
         layout = hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
         if layout != at.layout or at.shard >= len(names):
             at = _Cursor(at.epoch + (layout == at.layout), 0, 0, layout)
         Random(f"{self._origin} {at.epoch}").shuffle(names)
-        rows = self._rows.rows(names[at.shard], at.block * BLOCK)
+        shard, start = names[at.shard], at.block * BLOCK
+        is_next = self._open is not None and self._open[:2] == (shard, start)
+        rows = self._open[2] if self._open is not None and is_next else self._rows.rows(shard, start)
+        self._open = None  # what fails is opened anew
         entries = list(islice(map(read_entry, rows), BLOCK))
+        if len(entries) == BLOCK:
+            self._open = shard, start + BLOCK, rows
         Random(f"{self._origin} {at.epoch} {at.shard} {at.block}").shuffle(entries)
         return at, entries
+
+
+CANARY_ROWS, CANARY_EVERY = 384, 4  # of so many first rows of a source every fourth is the judge's: 94 of MBPP's 374
+MAX_HELD_BACK = 10_000  # problems that new ones are compared with
+
+
+def exam_problems(name: str, count: int, *, seed: int, seconds: float) -> list[Problem]:
+    """`count` usable problems of a set or path, the same for the same seed.
+
+    Raises ProblemError when there is none, or it takes longer than `seconds` to read them.
+    """
+    problems = [row.problem for row in _usable(name, seconds, MAX_ROWS, 1)]
+    if not problems:
+        raise ProblemError(f"{name} has no usable problem")
+    return problems if count >= len(problems) else Random(f"exam {seed}").sample(problems, count)
+
+
+def canary_rows(name: str, *, withheld: Novelty, seconds: float, whole: bool = False) -> list[Worked]:
+    """The judge's rows of a source with solutions known to be right, none like what is `withheld`, to which they go.
+
+    `whole`: all rows are the judge's. Raises ProblemError when there is none, or reading takes longer than `seconds`.
+    """
+    read = _usable(name, seconds, *((MAX_ROWS, 1) if whole else (CANARY_ROWS, CANARY_EVERY)))
+    if not (rows := [row for row in read if row.right and withheld.add(row.problem) is None]):
+        raise ProblemError(f"{name} has no solutions known to be right; `codezero data check` says what its rows lack")
+    return rows
+
+
+def digest(problems: Sequence[Problem]) -> str:
+    """8 hex digits, the same for the same problems in any order."""
+    return hashlib.sha256("".join(sorted(problem.id for problem in problems)).encode()).hexdigest()[:8]
+
+
+def _usable(name: str, seconds: float, first: int, every: int) -> list[Worked]:
+    """Every n-th of the first rows of a set, where it is well formed. Raises ProblemError, also after `seconds`."""
+
+    def read() -> Iterator[Worked]:
+        rows = open_rows(name)
+        lines = chain.from_iterable(rows.rows(shard, 0) for shard in rows.shards())
+        for line in islice(lines, 0, first, every):
+            with suppress(ProblemError):
+                worked = read_row(line)
+                if inspect(worked.problem, CURATED) is None:
+                    yield worked
+
+    with translated(ProblemError, f"{name} takes longer than {seconds:g} s to read", TimeoutError, reason=False):
+        return begin(lambda: list(read())).result(seconds)

@@ -17,15 +17,12 @@ from msgspec import Meta
 
 from codezero.config.learning import MAX_SOURCES, DataConfig, source_weights
 from codezero.environment import Environment
-from codezero.problems.dedup import Keys, Novelty, NoveltyState, remember
-from codezero.problems.filters import Fits, Screen
-from codezero.problems.hub import open_rows
-from codezero.problems.sources import DataSource, SourceState
+from codezero.problems.filters import Fits, Keys, Novelty, NoveltyState, Screen, remember
+from codezero.problems.sources import DataSource, SourceState, open_rows
 from codezero.system.state import StateFile
 from codezero.types import REHEARSAL, Metrics, Problem
 
-PEER_SHARE = 0.5
-"""Most of the proposals' places that one other peer may fill, and at least one place."""
+PEER_SHARE = 0.5  # most of the proposals' places that one other peer may fill, and at least one place
 
 
 def pick(
@@ -33,8 +30,8 @@ def pick(
 ) -> list[Problem]:
     """At most `places` of what is `offered`, newest first. `usable` is asked once about each that has its turn.
 
-    Peers take turns in random order; each gives the newest problem of a level drawn from those it has left. A stranger
-    gets at most PEER_SHARE of the places, also when nobody else offers anything.
+    Peers take turns in random order; each gives the newest problem of a level drawn from those it has left. Another
+    peer gets at most PEER_SHARE of the places, also when nobody else offers anything.
     """
     waiting: defaultdict[str, defaultdict[int, list[Problem]]] = defaultdict(lambda: defaultdict(list))
     for problem in reversed(offered):  # the newest is the first to be taken
@@ -66,7 +63,6 @@ def _drawn(levels: dict[int, list[Problem]], random: Random) -> Iterator[Problem
 
 
 SYNTHETIC = "synthetic"
-SKIPPED = 64  # most positions in a row: a small environment has fewer problems than are remembered
 
 _Count = Annotated[int, Meta(ge=0)]
 
@@ -83,7 +79,7 @@ class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MixedStream(StateFile[_State], file="stream.json", schema=_State):
-    """See `protocols.ProblemStream`."""
+    """The stream of a node. Its state is in every checkpoint."""
 
     def __init__(
         self,
@@ -101,8 +97,8 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
         self._batch, self._most_proposals = batch, int(batch * data.proposer_share)
         self._weights = source_weights(data.sources)
         rows = {name: open_rows(name) for name in self._weights if name != SYNTHETIC}
+        # its sources, those of the hub with the beginning of their commit, and their weights
         self.name = ", ".join(f"{rows.get(name, name)}:{weight:g}" for name, weight in self._weights.items())
-        """Its sources, those of the hub with the beginning of their commit, and their weights."""
         self._counts: Counter[str] = Counter()
         screen = partial(Screen, environment, fits, withheld)
         self._data_sources = {
@@ -110,8 +106,7 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
             for name, opened in rows.items()
         }
         self._cursor = self._slots = self._picks = 0
-        self._synthetic, self._proposals = dict[str, None](), dict[str, None]()
-        """Ids seen last, oldest first."""
+        self._synthetic, self._proposals = dict[str, None](), dict[str, None]()  # ids seen last, oldest first
         self._screen = screen()
 
     def next_batch(self, proposals: Sequence[Problem], count: int | None = None) -> list[Problem]:
@@ -138,7 +133,7 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
 
     @property
     def stand_ins(self) -> str:
-        """What stands in for sources that give nothing now, and why they do not; empty while all give."""
+        """Name what stands in for sources that give nothing now, and why they do not; empty while all give."""
         lost = {name: source.trouble for name, source in self._data_sources.items() if source.trouble}
         others = ", ".join(name for name in self._data_sources if name not in lost)
         instead = f"problems of {others} stand in" if others else REHEARSAL
@@ -182,7 +177,11 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
         return refusal is None
 
     def _fresh(self) -> Problem:
-        for name in self._order():
+        """The next problem of the source whose turn it is, drawn by weight, else of the others in their order."""
+        names = list(self._weights)
+        (first,) = Random(f"{self._origin} source {self._slots}").choices(names, list(self._weights.values()))
+        self._slots += 1
+        for name in sorted(names, key=lambda name: name != first):
             source = self._data_sources.get(name)
             problem = self._next_synthetic() if source is None else source.draw()
             if problem is not None:
@@ -191,16 +190,9 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
         self._counts[f"drawn_{SYNTHETIC}"] += 1
         return self._next_synthetic()
 
-    def _order(self) -> list[str]:
-        """The source whose turn it is, drawn by weight, then the others in their order."""
-        names = list(self._weights)
-        (first,) = Random(f"{self._origin} source {self._slots}").choices(names, list(self._weights.values()))
-        self._slots += 1
-        return sorted(names, key=lambda name: name != first)
-
     def _next_synthetic(self) -> Problem:
         """The next problem from the cursor on that is not remembered, or the last that is looked at."""
-        for _ in range(SKIPPED):
+        for _ in range(64):  # a small environment has fewer problems than are remembered
             if remember(self._synthetic, (problem := self._generated()).id):
                 return problem
         return self._generated()

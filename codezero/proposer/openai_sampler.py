@@ -12,6 +12,7 @@ import msgspec
 
 from codezero.config import ProposerConfig
 from codezero.errors import EndpointError, ProposalError
+from codezero.models.base import GroupSampler
 from codezero.models.openai_client import EndpointClient, EndpointRequest, InvalidResponse, decode
 from codezero.types import Completion
 
@@ -42,11 +43,9 @@ class _Response(msgspec.Struct):
     choices: list[_Choice]
 
 
-class OpenAISampler(AbstractContextManager["OpenAISampler"]):
-    """Implements `protocols.GroupSampler` without token ids and log-probs, which a proposal does not need.
-
-    Raises ConfigError for an address or a key (CODEZERO_PROPOSER_KEY) that cannot be used; sends nothing yet.
-    """
+class OpenAISampler(GroupSampler, AbstractContextManager["OpenAISampler"]):
+    """Samples without token ids and log-probs, which a proposal does not need. Raises
+    ConfigError for an address or a key (CODEZERO_PROPOSER_KEY) that cannot be used; sends nothing yet."""
 
     def __init__(self, config: ProposerConfig) -> None:
         self._model, self._constrained = config.model, True
@@ -67,10 +66,8 @@ class OpenAISampler(AbstractContextManager["OpenAISampler"]):
         generator_seed: int,
         max_prompt_tokens: int | None = None,
     ) -> list[list[Completion]]:
-        """`group_size` answers to each prompt, in order; the server may or may not honour the seed.
-
-        max_prompt_tokens: left to the server. Raises ProposalError when nothing was answered, or is expected to be.
-        """
+        """`group_size` answers to each prompt, in order; the server may or may not honour the seed. max_prompt_tokens:
+        left to the server. Raises ProposalError when nothing was answered, or is expected to be."""
         client = self._client
         if client.pause:
             raise ProposalError(f"the proposer at {client.url} {client.failure}; next try in {client.pause:.0f} s")

@@ -1,4 +1,4 @@
-"""What a proposer is asked; its text -> a `Problem`, or a ProposalError that names the fault; its form as a grammar.
+"""A proposer's prompt; its text -> a `Problem`, or a ProposalError that names the fault; its form as a grammar.
 
 Nothing is run; the expected values in the tests are the proposer's claims. What a model writes by the grammar parses
 as JSON: printable ASCII without quotation marks and backslashes, so that a string can be ended anywhere.
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from codezero.code.parsing import BUILTINS, parse
+from codezero.code.parsing import BUILTINS, called, parse
 from codezero.errors import ProposalError
 from codezero.types import Problem, Source, Standing, problem_id
 
@@ -24,7 +24,7 @@ _FENCE = re.compile(r"^```json[ \t]*\n(.*?)\n```[ \t]*$", re.DOTALL | re.MULTILI
 
 
 class ProposalReason(StrEnum):
-    """Why a proposal was refused: what a ProposalError's message starts with."""
+    """Reasons to refuse a proposal: a ProposalError's message starts with one."""
 
     SIZE = "size"
     FENCE = "fence"
@@ -45,10 +45,8 @@ def _refusal(reason: ProposalReason, detail: str) -> ProposalError:
 
 
 def parse_proposal(text: str, level: int, peer_id: str) -> Problem:
-    """The problem in the only ```json fence of `text`, marked with the level that was asked for.
-
-    Raises ProposalError "<reason>: <detail>" for one of `ProposalReason`.
-    """
+    """The problem in the only ```json fence of `text`, marked with the level that was asked for. Raises ProposalError
+    "<reason>: <detail>" for one of `ProposalReason`."""
     written = _read_json(text)
     question = written.question.strip()
     if not 0 < len(question) <= MAX_QUESTION_CHARACTERS:
@@ -88,17 +86,13 @@ def _check_tests(written: str | list[str]) -> tuple[str, ...]:
 
 def _entry_point(question: str, tests: tuple[str, ...]) -> str:
     """The one function that every test calls and the question names."""
-    called = set[str].intersection(*map(_called_names, tests))
-    named = {name for name in called if re.search(rf"\b{re.escape(name)}\b", question)}
+    calls = ([called(node) for node in ast.walk(_parse_test(test))] for test in tests)
+    shared = set[str].intersection(*map(set[str], calls)) - BUILTINS
+    named = {name for name in shared if name.isidentifier() and re.search(rf"\b{re.escape(name)}\b", question)}
     if len(named) != 1:
         detail = f"the tests share {len(named)} functions that the question names, not one"
         raise _refusal(ProposalReason.ENTRY_POINT, detail)
     return named.pop()
-
-
-def _called_names(test: str) -> set[str]:
-    calls = (node.func for node in ast.walk(_parse_test(test)) if isinstance(node, ast.Call))
-    return {function.id for function in calls if isinstance(function, ast.Name)} - BUILTINS
 
 
 def _parse_test(source: str) -> ast.Module:
@@ -109,12 +103,9 @@ def _parse_test(source: str) -> ast.Module:
 
 
 TESTS = 3
-QUESTION_SHARE = 0.3
-"""Of the tokens that are left for text; the tests share the rest."""
-LEAST = 8
-"""Tokens of one test below which nothing sensible is written."""
-SLACK = 8
-"""Tokens for the end, and for punctuation that grows together with text otherwise than the tokenizer says."""
+QUESTION_SHARE = 0.3  # of the tokens that are left for text; the tests share the rest
+LEAST = 8  # tokens of one test below which nothing sensible is written
+SLACK = 8  # tokens for the end, and for punctuation that grows together with text otherwise than the tokenizer says
 _BEGIN, _BETWEEN, _NEXT, _END = '```json\n{"question": "', '", "tests": ["', '", "', '"]}\n```'
 _TEXT = r"[ -!#-\[\]-~]"
 
@@ -138,7 +129,7 @@ def _literal(text: str) -> str:
     return f'"{escaped}"'
 
 
-REQUIREMENTS = {
+REQUIREMENTS = {  # of each level: its title, what solving takes, and an example
     1: ("Very easy", "one built-in operation on a number, a string or a list; no condition, no loop",
         "Write a function get_value(x) that returns x plus 3."),
     2: ("Easy", "one or two operations in a row, or one comparison of a number",
@@ -151,7 +142,6 @@ REQUIREMENTS = {
         "Write a function solve_order(nums) that returns a list of x times 2 for each x in nums that is odd, "
         "sorted in descending order."),
 }  # fmt: skip
-"""Of each level: its title, what solving takes, and an example."""
 
 _TEMPLATE = """\
 Write one new Python programming problem and three tests for it.
@@ -171,12 +161,11 @@ Answer with one block of JSON and nothing else:
 ```json
 {{"question": "...", "tests": ["assert ...", "assert ...", "assert ..."]}}
 ```"""
-_TAKEN = """
-- These were written already, write something else under another name: {}"""
 
 
 def proposal_prompt(level: int, taken: Sequence[str] = ()) -> str:
     """The user's turn that asks for one problem of `level` 1..5. taken: names of functions that it may not have."""
     title, asks, example = REQUIREMENTS[level]
-    shown = _TAKEN.format(", ".join(taken)) if taken else ""
+    names = ", ".join(taken)
+    shown = f"\n- These were written already, write something else under another name: {names}" if taken else ""
     return _TEMPLATE.format(level=level, title=title, asks=asks, example=example, taken=shown)

@@ -1,7 +1,6 @@
 """Writes new problems with a model: asks for each level, keeps what holds the contract, counts what does not."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 from typing import Annotated
 
@@ -9,15 +8,14 @@ import msgspec
 
 from codezero.config import ProposerConfig
 from codezero.errors import ProposalError
+from codezero.models.base import GroupSampler
+from codezero.proposer.base import Proposer
 from codezero.proposer.parsing import ProposalReason, parse_proposal, proposal_prompt
-from codezero.protocols import GroupSampler
 from codezero.system.state import StateFile
-from codezero.types import Completion, Metrics, Problem, ScoredGroup
+from codezero.types import Completion, Metrics, Problem
 
-_REMEMBERED = 64
-"""Questions a new one may not repeat; few, because an easy level has few different ones."""
-_LONGEST_NAME = 64
-"""Characters of a name that is shown as taken."""
+_REMEMBERED = 64  # questions a new one may not repeat; few, because an easy level has few different ones
+_LONGEST_NAME = 64  # characters of a name that is shown as taken
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Name = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)]
 
@@ -26,13 +24,12 @@ class _State(msgspec.Struct, forbid_unknown_fields=True):
     calls: _Count
     written: _Count
     refused: dict[ProposalReason, _Count]
-    recent: Annotated[list[str], msgspec.Meta(max_length=_REMEMBERED)]
-    """The last questions without their functions' names, oldest first."""
+    recent: Annotated[list[str], msgspec.Meta(max_length=_REMEMBERED)]  # without their functions' names, oldest first
     names: Annotated[list[_Name], msgspec.Meta(max_length=_REMEMBERED)] = msgspec.field(default_factory=list[str])
 
 
-class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
-    """Implements `protocols.Proposer` with a frozen model."""
+class ModelProposer(StateFile[_State], Proposer, file="proposer.json", schema=_State):
+    """A frozen model that writes problems."""
 
     def __init__(self, sampler: GroupSampler, settings: ProposerConfig, *, peer_id: str, seed: int) -> None:
         self._sampler, self._settings, self._peer_id, self._seed = sampler, settings, peer_id, seed
@@ -53,9 +50,6 @@ class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
                     accepted[place] = read
         self.memory.written += len(accepted)
         return [accepted[place] for place in sorted(accepted)]
-
-    def check(self, scored: Sequence[ScoredGroup]) -> None:
-        """`vetting.CountedProposer` does that."""
 
     def metrics(self) -> Metrics:
         """Since the first iteration of the run."""
@@ -98,20 +92,11 @@ class ModelProposer(StateFile[_State], file="proposer.json", schema=_State):
         return reason
 
 
-class NoProposer:
+class NoProposer(Proposer):
     """Proposes nothing and has nothing to keep."""
 
     def propose(self, levels: Sequence[int]) -> list[Problem]:
         return []
 
-    def check(self, scored: Sequence[ScoredGroup]) -> None:
-        pass
-
     def metrics(self) -> Metrics:
         return {}
-
-    def save(self, folder: Path) -> None:
-        pass
-
-    def load(self, folder: Path) -> None:
-        pass

@@ -1,56 +1,147 @@
-"""Rollout servers as one decoder: which draws which group, which version each has, what a failure costs.
+"""Rollout servers: their processes on loopback, one decoder over all of them, and the door for other machines.
 
-Servers are strangers: answers are bounded and checked, and whichever fails, hangs, or names a version that it was not
-given is unfit, with all that it was drawing, until it has taken the newest version.
+Requests have vLLM's form. Servers are not trusted: answers are bounded and checked, and a server that fails, hangs, or
+names a version that it was not given is unfit, with all that it was decoding, until it has taken the newest version.
 """
 
 import asyncio
 import contextlib
+import hashlib
+import http.client
 import logging
+import math
+import socket
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
 
 import aiohttp
 import msgspec
-from msgspec.structs import replace
+from aiohttp import web
+from msgspec import Meta
 
-from codezero.errors import EndpointError, RolloutError
+from codezero.config.training import host_and_port
+from codezero.errors import ConfigError, EndpointError, RolloutError, translated
 from codezero.models.generation import Drawn
-from codezero.rollout.wire import GenerateRequest, Sampling, parse_answer, requests
+from codezero.system.child import Child, how_it_ended
+from codezero.system.files import set_aside
 from codezero.system.http_client import LoopThread, proxy_for, trusted
-from codezero.system.signals import Backoff
+from codezero.system.signals import Backoff, Stop
+from codezero.system.web import HEAD_SECONDS, check_bearer
 from codezero.types import Metrics
+from codezero.weights import TOKEN
 from codezero.weights.versions import PolicyVersion
+
+Count = Annotated[int, Meta(ge=1)]
+Tokens = list[Annotated[int, Meta(ge=0)]]
+
+
+class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `vllm.SamplingParams`."""
+
+    n: Count
+    max_tokens: Count
+    temperature: Annotated[float, Meta(ge=0, le=2)]
+    seed: Annotated[int, Meta(ge=0, lt=1 << 53)]
+    stop_token_ids: Annotated[Tokens, Meta(max_length=64)]
+    logprobs: Literal[0] = 0  # of the chosen token, and no others
+    top_p: Annotated[float, Meta(ge=1, le=1)] = 1.0
+    top_k: Literal[0] = 0
+    ignore_eos: bool = True  # what the engine takes for EOS; ours are listed
+    detokenize: bool = False
+    # bars the ids that the tokenizer has not, which a server without a tokenizer cannot know
+    logit_bias: dict[Annotated[int, Meta(ge=0)], Annotated[float, Meta(ge=-1e4, le=0)]] | None = None
+
+
+class GenerateRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    model: Literal["policy"]
+    token_ids: Annotated[Tokens, Meta(min_length=1)]
+    sampling_params: Sampling
+
+
+def requests(
+    prompts: int,
+    repeats: int,
+    max_new_tokens: int,
+    temperature: float,
+    seed: int,
+    stop_ids: Sequence[int],
+    bias: dict[int, float] | None = None,
+) -> list[Sampling]:
+    """One for each prompt. vLLM gives its draws the seeds s, s + 1, ...; so s is far from those of other prompts."""
+    digests = [hashlib.sha256(f"{seed} {at}".encode()).digest()[:6] for at in range(prompts)]
+    seeds = [int.from_bytes(digest) for digest in digests]
+    return [Sampling(repeats, max_new_tokens, temperature, seed, list(stop_ids), logit_bias=bias) for seed in seeds]
+
+
+class _LogProb(msgspec.Struct, frozen=True):
+    logprob: Annotated[float, Meta(le=0)]
+
+
+class _Span(msgspec.Struct, frozen=True):
+    version: Annotated[str, Meta(pattern=r"\A[0-9]{1,16}\Z")]
+    start: int
+    end: int
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    index: int
+    token_ids: Annotated[Tokens, Meta(min_length=1)]
+    logprobs: dict[Literal["content"], list[_LogProb]]
+    weight_versions: Annotated[list[_Span], Meta(min_length=1)]
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    choices: list[_Choice]
+
+
+def parse_answer(body: bytes, params: Sampling, vocabulary: int, versions: Collection[int]) -> list[Drawn]:
+    """The attempts in an answer to sampling parameters; `versions` may have drawn them. Raises EndpointError."""
+    fault = "sent an answer that breaks its schema"
+    with translated(EndpointError, fault, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        choices = sorted(msgspec.json.decode(body, type=_Answer).choices, key=lambda choice: choice.index)
+    if [choice.index for choice in choices] != list(range(params.n)):
+        raise EndpointError(f"sent {len(choices)} attempts, and {params.n} were asked for")
+    return [_drawn(choice, params, vocabulary, versions) for choice in choices]
+
+
+def _drawn(choice: _Choice, params: Sampling, vocabulary: int, versions: Collection[int]) -> Drawn:
+    most, stops = params.max_tokens, params.stop_token_ids
+    ids, logprobs = choice.token_ids, [token.logprob for token in choice.logprobs.get("content", [])]
+    if max(ids) >= vocabulary or len(ids) != len(logprobs) or not all(map(math.isfinite, logprobs)):
+        raise EndpointError("sent tokens that the model has not, or no log-probability for each")
+    if len(ids) > most or any(token in stops for token in ids[:-1]) or (len(ids) < most and ids[-1] not in stops):
+        raise EndpointError("sent an attempt that ends too early or too late")
+    spans, numbers = choice.weight_versions, {int(span.version) for span in choice.weight_versions}
+    whole = spans[0].start == 0 and spans[-1].end == len(ids) and all(a.end == b.start for a, b in pairwise(spans))
+    if not whole or not numbers <= set(versions):
+        raise EndpointError(f"names versions {sorted(numbers)}, and not all its tokens can be of them")
+    return Drawn(ids, logprobs, min(numbers))
+
 
 logger = logging.getLogger(__name__)
 
-FIRST_SECONDS, LEAST_RATE = 20.0, 50.0
-"""A group may take so long, and a second more for every so many tokens of all that its server decodes."""
-PUSH_SECONDS, LEAST_BYTES = 60.0, 8 << 20
-"""A version may take so long, and a second more for every so many bytes of a whole one."""
-TRIES, POLL_SECONDS = 6, 0.01
-"""Failures that a group survives; between two looks at what changes."""
-TOKEN_BYTES, MAX_SMALL = 512, 1 << 16
-"""Most that an answer has for each token, and beside them."""
+FIRST_SECONDS, LEAST_RATE = 20.0, 50.0  # limit of a group; a second more for so many tokens that its server decodes
+PUSH_SECONDS, LEAST_BYTES = 60.0, 8 << 20  # limit of a version; a second more for so many bytes of a whole one
+TRIES, POLL_SECONDS = 6, 0.01  # failures that a group survives; between two looks at what changes
+TOKEN_BYTES, MAX_SMALL = 512, 1 << 16  # most that an answer has for each token, and beside them
 FAULTS = (aiohttp.ClientError, TimeoutError, EndpointError)
 T = TypeVar("T")
 
 
 @dataclass(eq=False)
 class RolloutServer:
-    """As the client sees it; whoever looks after its process writes `address` and `restarts`."""
+    """A server as the client sees it; whoever looks after its process writes `address` and `restarts`."""
 
-    address: str = ""
-    """http://HOST:PORT; empty: it is down."""
-    token: str = ""
-    """Borne by requests to it; empty: none."""
+    address: str = ""  # http://HOST:PORT; empty: it is down
+    token: str = ""  # borne by requests to it; empty: none
     restarts: int = 0
-    given: tuple[str, PolicyVersion] | None = None
-    """The address and what it took there; None: unfit."""
-    active: int = 0
-    """Attempts under way."""
+    given: tuple[str, PolicyVersion] | None = None  # the address and what it took there; None: unfit
+    active: int = 0  # attempts under way
     losses: int = 0
     pause: Backoff = field(default_factory=lambda: Backoff(1.0, 300.0))
 
@@ -86,23 +177,9 @@ class RolloutServers:
     def draw(
         self, prompts: Sequence[Sequence[int]], repeats: int, max_new_tokens: int, temperature: float, seed: int
     ) -> list[Drawn]:
-        """Prompts that are the same share requests. Raises RolloutError."""
-        asked: list[tuple[Sequence[int], list[int]]] = []
-        newest: dict[tuple[int, ...], list[int]] = {}
-        for place, prompt in enumerate(prompts):
-            places = newest.get(tuple(prompt), [])
-            # a greedy request has a single draw, as vLLM asks for it
-            if not places or not temperature or (len(places) + 1) * repeats > self._max_requests:
-                places = newest[tuple(prompt)] = []
-                asked.append((prompt, places))
-            places.append(place)
-        params = requests(len(asked), repeats, max_new_tokens, temperature, seed, self._stop_ids, self._bias)
-        params = [replace(each, n=repeats * len(places)) for each, (_, places) in zip(params, asked, strict=True)]
-        groups: list[Sequence[Drawn]] = [()] * len(prompts)
-        drawn = self._thread.run(self._draw([prompt for prompt, _ in asked], params))
-        for (_, places), draws in zip(asked, drawn, strict=True):
-            for number, place in enumerate(places):
-                groups[place] = draws[number * repeats : (number + 1) * repeats]
+        """A request for each prompt. Raises RolloutError."""
+        params = requests(len(prompts), repeats, max_new_tokens, temperature, seed, self._stop_ids, self._bias)
+        groups = self._thread.run(self._draw(prompts, params))
         return [draw for group in groups for draw in group]
 
     def follow(self, version: PolicyVersion) -> None:
@@ -241,3 +318,122 @@ async def read_answer(response: aiohttp.ClientResponse, limit: int) -> bytes:
         if len(answer) > limit:
             raise EndpointError(f"sends more than {limit} bytes")
     return bytes(answer)
+
+
+HOST = "127.0.0.1"
+WATCH_SECONDS, START_SECONDS, HUNG_SECONDS = 0.5, 1800.0, 60.0  # of polls; until a first answer; after one
+MAX_ANSWER = 256 << 20
+GET = "health|weight_info"
+POST = "inference/v1/generate|pause|start_weight_update|update_weights|finish_weight_update|resume"
+
+
+class ServerProcess:
+    """Starts a server again whenever it dies or hangs, at another port, with a pause of a second to a minute."""
+
+    def __init__(self, command: Callable[[int], Sequence[str]], env: Mapping[str, str], log: Path) -> None:
+        self.server, self.problem = RolloutServer(), ""
+        self._command, self._env, self._log, self._stop = command, env, log, Stop()
+        self._thread = threading.Thread(target=self._supervise, name="rollout server", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.ask()
+        self._thread.join()
+
+    def _supervise(self) -> None:
+        pause = Backoff(1.0, 60.0)
+        while not self._stop:
+            try:
+                with socket.create_server((HOST, 0)) as free:
+                    port = free.getsockname()[1]
+                with set_aside(self._log).open("a+b") as log:
+                    with Child(self._command(port), env=self._env, stdout=log, stderr=log) as child:
+                        self._watch(child, port, pause)
+                    self.server.address = ""
+                    self.problem = f"a rollout server {how_it_ended(child.returncode, log)}; see {self._log}"
+            except OSError as error:
+                self.problem = f"a rollout server cannot be started: {error}"
+            self.server.restarts += not self._stop
+            self._stop.wait(pause.failed())
+
+    def _watch(self, child: Child, port: int, pause: Backoff) -> None:
+        answered, patience = time.monotonic(), START_SECONDS
+        while child.poll() is None and not self._stop and time.monotonic() < answered + patience:
+            if _answers(port):
+                self.server.address, answered, patience = f"http://{HOST}:{port}", time.monotonic(), HUNG_SECONDS
+                pause.succeeded()
+            self._stop.wait(WATCH_SECONDS)
+
+
+def _answers(port: int) -> bool:
+    with contextlib.closing(http.client.HTTPConnection(HOST, port, timeout=5)) as connection:
+        try:
+            connection.request("GET", "/health")
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+
+def wait_until_up(processes: Sequence[ServerProcess], say: Callable[[str], None]) -> None:
+    """Raises RolloutError when one ends before all have served."""
+    up = -1
+    while up < len(processes):
+        if problem := next((each.problem for each in processes if each.problem), ""):
+            raise RolloutError(problem)
+        before, up = up, sum(bool(each.server.address) for each in processes)
+        if up > before:
+            say(f"starting rollout servers, {up} of {len(processes)} are up")
+        time.sleep(WATCH_SECONDS / 10)
+
+
+def build_door(servers: Sequence[RolloutServer], token: str, max_body: int) -> web.Application:
+    """/N/ROUTE leads to that route of server N, for who bears the token; nothing else of the servers is reachable."""
+    app = web.Application(client_max_size=max_body)
+
+    async def pass_on(request: web.Request) -> web.Response:
+        check_bearer(request, token)
+        number, route, body = int(request.match_info["server"]), request.match_info["route"], await request.read()
+        if number >= len(servers) or not servers[number].address:
+            raise web.HTTPServiceUnavailable(text="there is no such server, or it is down")
+        url = f"{servers[number].address}/{route}" + ("?mode=keep" if route == "pause" else "")
+        headers = {"Content-Type": "application/json"}
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as session,
+                session.request(request.method, url, data=body, headers=headers, allow_redirects=False) as answer,
+            ):
+                return web.Response(status=answer.status, body=await read_answer(answer, MAX_ANSWER))
+        except (aiohttp.ClientError, EndpointError) as error:
+            raise web.HTTPBadGateway(text=f"the server failed: {type(error).__name__}") from error
+
+    for method, names in (("GET", GET), ("POST", POST)):
+        app.router.add_route(method, f"/{{server:[0-9]{{1,3}}}}/{{route:{names}}}", pass_on)
+    return app
+
+
+@contextlib.contextmanager
+def serving(app: web.Application, listen: str, setting: str, token: str, variable: str = TOKEN) -> Generator[int]:
+    """While this lasts, `app` is served at `listen`; the port. Raises ConfigError that names the setting.
+
+    variable: of the environment, which holds `token`.
+    """
+    try:
+        host, port = host_and_port(listen)
+    except ValueError as error:
+        raise ConfigError(f"{setting}{error}") from error
+    if not token and host not in (HOST, "::1", "localhost"):
+        raise ConfigError(f"{setting}={listen} is open to other machines; set {variable} to a secret, here and there")
+    with translated(ConfigError, f"{setting}={listen} cannot be listened at", OSError):
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    thread = LoopThread("rollout")
+    runner = web.AppRunner(
+        app, access_log=None, handle_signals=False, handler_cancellation=True, shutdown_timeout=1.0,
+        keepalive_timeout=HEAD_SECONDS,
+    )  # fmt: skip
+    with listener, contextlib.closing(thread):
+        thread.run(runner.setup())
+        thread.run(web.SockSite(runner, listener).start())
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            thread.run(runner.cleanup())

@@ -20,17 +20,15 @@ from codezero.errors import WeightsError
 from codezero.models import isolate
 from codezero.models.generation import OwnLoop
 from codezero.models.load import LoadedModel, load_model, use_threads
-from codezero.rollout.wire import Count, GenerateRequest
+from codezero.rollout.client import Count, GenerateRequest
 from codezero.system.files import Hex
 from codezero.system.signals import end_with_parent
 from codezero.system.web import HEAD_SECONDS
 from codezero.weights import TOKEN
-from codezero.weights.state import layout_of
-from codezero.weights.transfer import open_source
-from codezero.weights.versions import HostCopy, VersionSource
+from codezero.weights.delta import layout_of
+from codezero.weights.versions import HostCopy, VersionSource, open_source
 
-UNFIT = ""
-"""In place of a version, while the weights are of none."""
+UNFIT = ""  # in place of a version, while the weights are of none
 T = TypeVar("T")
 
 
@@ -56,7 +54,7 @@ class _Update(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LittleServer:
-    """Its model begins as it was loaded, in no version."""
+    """A server whose model begins as it was loaded, in no version."""
 
     def __init__(self, loaded: LoadedModel, source: VersionSource, settings: LittleSettings) -> None:
         self._loop, self._settings, self._version = OwnLoop(loaded), settings, "default"
@@ -78,7 +76,7 @@ class LittleServer:
         return web.json_response({"weight_version": self._version})
 
     async def _pause(self, request: web.Request) -> web.Response:
-        """Or go on. What is being decoded ends first, in its version."""
+        """Pause or go on. The request under way ends first, in its version."""
         (self._running.clear if request.path == "/pause" else self._running.set)()
         return await self._answer(request)
 
@@ -91,7 +89,7 @@ class LittleServer:
         return await self._answer(request)
 
     def _follow(self, target: _Target) -> None:
-        """In place. Raises WeightsError: version and weights are as they were."""
+        """Take a version in place. Raises WeightsError: version and weights are as they were."""
         weights = self._copy.reach(target.number, target.state)
         self._version = UNFIT
         weights.copy_to(self._weights)

@@ -1,4 +1,5 @@
-"""How a vLLM server takes published weights. vLLM finds `register` by the entry point of this package's metadata.
+"""The engine by which a vLLM server takes published weights. vLLM finds `register` by the entry point of this package's
+metadata.
 
 The host copy follows the source, and the engine loads all of it anew: a patch costs vLLM a whole tensor as well, fails
 half-way where weights are packed away (float32 on a CPU), and leaves nothing to begin again from.
@@ -18,9 +19,8 @@ from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, i
 
 from codezero.models.load import checkpoint_shapes
 from codezero.weights import SOURCE, TOKEN
-from codezero.weights.state import Layout
-from codezero.weights.transfer import open_source
-from codezero.weights.versions import HostCopy
+from codezero.weights.delta import Layout
+from codezero.weights.versions import HostCopy, open_source
 
 
 def register() -> None:

@@ -1,4 +1,4 @@
-"""What a sandbox does: a job in, an execution out; assertions, or a program whose output is compared."""
+"""Sandboxes: a job in, an execution out; assertions, or a program whose output is compared."""
 
 import re
 from abc import ABC, abstractmethod
@@ -13,15 +13,11 @@ from typing import TypeVar
 from codezero.code.assertions import parse_cases
 from codezero.errors import ProblemError
 
-MAX_CASE = 2**20
-"""Characters of one; a longer one is UNKNOWN."""
-MAX_BYTES = 16 * 1024
-"""Longest code, and longest assertions together; longer ones are UNKNOWN."""
-MAX_OUTPUT_BYTES = 256 * 1024
-"""A program that prints more, and more than twice what is wanted, is wrong."""
+MAX_CASE = 2**20  # characters of one; a longer one is UNKNOWN
+MAX_BYTES = 16 * 1024  # longest code, and longest assertions together; longer ones are UNKNOWN
+MAX_OUTPUT_BYTES = 256 * 1024  # a program that prints more, and more than twice what is wanted, is wrong
 
-LACKS = "lacks the package "
-"""Begins the reason of an execution that would need another package; its name follows."""
+LACKS = "lacks the package "  # begins the reason of an execution that would need another package; its name follows
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -58,34 +54,27 @@ def _same_line(wanted: str, printed: str) -> bool:
 
 
 SAME: dict[str, Callable[[str, str], bool]] = {"words": same_output, "decimals": same_decimals}
-"""Is what a program printed, the second, what is wanted? By name."""
 
 
 class Outcome(StrEnum):
     PASS = "pass"
     FAIL = "fail"
-    UNKNOWN = "unknown"
-    """The sandbox could not tell; never counted as wrong."""
+    UNKNOWN = "unknown"  # the sandbox could not tell; never counted as wrong
 
 
 TRUTH: dict[Outcome, bool | None] = {Outcome.PASS: True, Outcome.FAIL: False, Outcome.UNKNOWN: None}
-"""What an outcome says of the code; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
     outcome: Outcome
-    reason: str = ""
-    """Why not PASS, or what of a PASS is not guarded, in a phrase of at most 200 printable characters."""
+    reason: str = ""  # why not PASS, or what of a PASS is not guarded, in a phrase of at most 200 printable characters
     provisional: bool = False
     """A FAIL that CPython need not see: the code raised something, or hit a limit, in an interpreter that is slower and
     knows less. A sandbox behind this one decides; without one it stands."""
-    cheats: bool = False
-    """A FAIL of code that passed its tests and also what must fail: it answers for them."""
-    unguarded: int = 0
-    """Tests of a PASS that have no condition to find a cheat by."""
-    printed: str = field(default="", compare=False)
-    """What a program wrote where something else was wanted, cut as the reason is."""
+    cheats: bool = False  # a FAIL of code that passed its tests and also what must fail: it answers for them
+    unguarded: int = 0  # tests of a PASS that have no condition to find a cheat by
+    printed: str = field(default="", compare=False)  # instead of what is wanted, cut like the reason
 
 
 ALL_HOLD = Execution(Outcome.PASS)
@@ -106,22 +95,16 @@ def _phrase(reason: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    code: str
-    """Not fenced."""
+    code: str  # not fenced
     tests: tuple[str, ...]
-    stdio: bool = False
-    """The tests are `{"input": .., "output": ..}`; else they are assertions."""
-    main: bool = True
-    """Is a program of stdin `__main__`? The code of assertions never is."""
-    compared: str = "words"
-    """How what a program prints is compared: one of SAME."""
+    stdio: bool = False  # the tests are `{"input": .., "output": ..}`; else they are assertions
+    main: bool = True  # is a program of stdin `__main__`? The code of assertions never is.
+    compared: str = "words"  # how what a program prints is compared: one of SAME
 
 
 class Sandbox(AbstractContextManager["Sandbox"], ABC):
-    """Executes programs where they can harm nothing. A context manager that ends with `close`.
-
-    workers: programs at once, each in a thread of its own; no result depends on it.
-    """
+    """Executes programs where they can harm nothing. A context manager that ends with `close`. workers: programs at
+    once, each in a thread of its own; no result depends on it."""
 
     workers = 1
 
@@ -131,7 +114,7 @@ class Sandbox(AbstractContextManager["Sandbox"], ABC):
 
     @abstractmethod
     def refusal(self, job: Job) -> str:
-        """Why no code can be decided by these tests here, in a phrase; empty when some can."""
+        """Say in a phrase why no code can be decided by these tests here; empty when some can."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -171,8 +154,8 @@ class Tier(Sandbox):
 
     @abstractmethod
     def run_cases(self, code: str, inputs: Sequence[str], most: int, *, main: bool) -> Generator[Execution | str]:
-        """What the program prints for each stdin, or why it does not come to its end. Later ones are not begun before
-        they are asked for. most: bytes that it may print."""
+        """Yield what the program prints for each stdin, or why it does not end; none is begun before it is asked for.
+        most: bytes that it may print."""
 
     def refusal(self, job: Job) -> str:
         if not job.tests:

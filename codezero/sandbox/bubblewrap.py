@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 from codezero.errors import ConfigError, SandboxError
 from codezero.sandbox import jail
 from codezero.sandbox.base import LACKS, MAX_OUTPUT_BYTES, Execution, Job, Outcome, Sandbox, Tier, failed, unknown
-from codezero.sandbox.control import HELD, MISSED, TAG, Run, SiteCounts, control_of
+from codezero.sandbox.control import HELD, MISSED, TAG, ControlledRun, SiteCounts, control_of
 from codezero.sandbox.jail import Ended, Jail
 from codezero.sandbox.jail_main import SOLUTION
 from codezero.sandbox.monty import MontySandbox
@@ -34,27 +34,21 @@ _COUNTS = {"held": HELD, "missed": MISSED}
 
 
 class _Report(msgspec.Struct):
-    """What `jail_main` says."""
+    """The report of `jail_main`."""
 
-    raised: tuple[str, str] | None = None
-    """Type and message of the exception that ended the run."""
-    missing: str | None = None
-    """The file or module whose lack raised it."""
-    unclear: str = ""
-    """Why the tests cannot be decided."""
+    raised: tuple[str, str] | None = None  # type and message of the exception that ended the run
+    missing: str | None = None  # the file or module whose lack raised it
+    unclear: str = ""  # why the tests cannot be decided
     held: list[int] = []
     missed: list[int] = []
 
 
-MAX_PACKAGES = 64
-"""With those that they need."""
+MAX_PACKAGES = 64  # with those that they need
 
 
 def find_packages(names: Sequence[str]) -> tuple[Path, ...]:
-    """The files and folders that the packages put beside each other where they are installed.
-
-    names: as in `pip install`. Raises ConfigError for one that is not installed here.
-    """
+    """The files and folders that the packages put beside each other where they are installed. names: as in `pip
+    install`. Raises ConfigError for one that is not installed here."""
     waiting, known, paths = list(names), set[str](), dict[str, Path]()
     while waiting:
         name = waiting.pop()
@@ -80,12 +74,10 @@ def find_packages(names: Sequence[str]) -> tuple[Path, ...]:
 
 class BubblewrapSandbox(Tier):
     """A fresh jail for each program, and in it a fresh process for each case of a program that reads stdin; a function
-    whose tests pass gets another jail, and a process for each time that they run under control.
-
-    seconds: processor time of a test; it is also ended after twice that, and two seconds, by the clock. total_seconds:
-    the same, of all tests of a program. memory_mib: address space of each of a jail's processes; there can be nine.
-    packages: names of installed packages that programs may import.
-    """
+    whose tests pass gets another jail, and a process for each time that they run under control. seconds: processor time
+    of a test; it is also ended after twice that, and two seconds, by the clock. total_seconds: the same, of all tests
+    of a program. memory_mib: address space of each of a jail's processes; there can be nine. packages: names of
+    installed packages that programs may import."""
 
     def __init__(
         self,
@@ -118,7 +110,7 @@ class BubblewrapSandbox(Tier):
         with closing(self._counts(code, control.runs())) as counts:
             return control.decide(counts)
 
-    def _counts(self, code: str, runs: Iterator[Run]) -> Generator[tuple[Run, SiteCounts]]:
+    def _counts(self, code: str, runs: Iterator[ControlledRun]) -> Generator[tuple[ControlledRun, SiteCounts]]:
         jail, part = self._jail, list(islice(runs, 1))
         while part:
             # a jail of its own, so that nothing tells a run what an earlier one has shown
@@ -147,7 +139,7 @@ def _read(ended: Ended) -> _Report | None:
 
 
 def _stopped(report: _Report) -> Execution | None:
-    """Why a run that left a report did not come to its end."""
+    """Say why a run that left a report did not come to its end."""
     if report.unclear:
         return unknown(report.unclear)
     if report.raised is None:
@@ -163,11 +155,10 @@ def _stopped(report: _Report) -> Execution | None:
 
 
 _MACHINE = ("/proc", "/sys", "/dev", "/etc", "/home", "/root", "/usr", "/var", "/run", "/mnt", "/opt")
-"""Folders that look otherwise in the jail than elsewhere."""
 
 
 def _lack(name: str, message: str, missing: str | None) -> str:
-    """What another machine may have and the jail has not, in a phrase; empty when this is the code's own error."""
+    """Name what another machine may have and the jail has not; empty when this is the code's own error."""
     if name == "ModuleNotFoundError" and missing is not None:
         root = missing.partition(".")[0]
         nested = root != missing and root in sys.stdlib_module_names
@@ -180,7 +171,7 @@ def _lack(name: str, message: str, missing: str | None) -> str:
 
 
 def _ending(ended: Ended, most: int) -> Execution | None:
-    """Why a run without a report ended; None: as a program should."""
+    """Say why a run without a report ended; None: as a program should."""
     if not ended.begun:
         return unknown("the jail does not begin in time")
     if len(ended.printed) > most:
@@ -216,18 +207,11 @@ class TieredSandbox(Sandbox):
 
 
 def open_sandbox(
-    which: str,
-    *,
-    seconds: float = 4.0,
-    total_seconds: float = 100.0,
-    workers: int = 1,
-    packages: Sequence[str] = (),
+    which: str, *, seconds: float = 4.0, total_seconds: float = 100.0, workers: int = 1, packages: Sequence[str] = ()
 ) -> Sandbox:
-    """The sandbox named `auto`, `monty` or `bubblewrap`; the limits and packages are of jails.
-
-    auto: Monty, and bubblewrap behind it where this machine allows it. Raises SandboxError, with the reason and the
-    remedy, when bubblewrap is asked for by name and cannot be had.
-    """
+    """The sandbox named `auto`, `monty` or `bubblewrap`; the limits and packages are of jails. auto: Monty, and
+    bubblewrap behind it where this machine allows it. Raises SandboxError, with the reason and the remedy, when
+    bubblewrap is asked for by name and cannot be had."""
     monty = MontySandbox(workers=workers)
     if which == "monty":
         return monty

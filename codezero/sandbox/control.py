@@ -16,18 +16,127 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random, SystemRandom
+from typing import Any
 
-from codezero.code.parsing import UNPARSEABLE, parse_quietly
+from codezero.code.parsing import UNPARSEABLE, literal, parse_quietly
 from codezero.errors import ProblemError, translated
 from codezero.sandbox.base import ALL_HOLD, Execution, failed
-from codezero.sandbox.literals import Other, expected
 
-TAG = f"_{secrets.token_hex(8)}"
-"""Ends every name this module adds; code that was written elsewhere cannot guess it."""
-FINISHED = f"finished{TAG}"
-"""Bound by the code's last line: it ran to its end."""
-HELD, MISSED = f"held{TAG}", f"missed{TAG}"
-"""Names of the report: for each site, how often its condition was true, and how often false."""
+Other = Callable[[Any, Random], Any]  # another value of the same type and shape. Raises ValueError where there is none.
+_SETS = frozenset(("set", "frozenset"))
+_NEARLY = frozenset(("isclose", "allclose", "approx"))
+_SIZES = frozenset(("abs", "fabs"))
+_LETTERS = ("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789")
+
+
+def expected(condition: ast.expr) -> Iterator[tuple[ast.expr, Other]]:
+    """Yield what may be a literal without which the condition would not hold, and how it is changed."""
+    match condition:
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
+            for side in _one_sided(left, right):
+                match side:
+                    case ast.Call(func=func, args=[value]) if _name(func) in _SETS:
+                        yield value, _without_one
+                    case ast.Call(func=func, args=[value, *_]) if _name(func) in _NEARLY:
+                        yield value, far
+                    case _:
+                        yield side, other
+        case ast.Compare(ops=[ast.In()], comparators=[ast.List() | ast.Tuple() | ast.Set() as choices]):
+            yield choices, _none_of
+        case (
+            ast.Compare(
+                left=ast.Call(func=func, args=[ast.BinOp(left=left, op=ast.Sub(), right=right)]),
+                ops=[ast.Lt() | ast.LtE()],
+            )
+            | ast.Call(func=func, args=[left, right, *_])
+        ) if _name(func) in (_SIZES if isinstance(condition, ast.Compare) else _NEARLY):
+            yield from ((side, far) for side in _one_sided(left, right))
+        case _:
+            pass
+
+
+def _one_sided(left: ast.expr, right: ast.expr) -> Iterator[ast.expr]:
+    """Each side whose other side is no literal: two literals say nothing about the code."""
+    yield from (side for side, opposite in ((right, left), (left, right)) if literal(opposite) is None)
+
+
+def _name(function: ast.expr) -> str:
+    return getattr(function, "attr", getattr(function, "id", ""))
+
+
+def other(value: Any, random: Random) -> Any:
+    """A literal of the same type that differs, as a literal that was meant might. Raises ValueError for none."""
+    if type(value) not in _OTHER:
+        raise ValueError
+    return _OTHER[type(value)](value, random)
+
+
+def _other_text(value: Any, random: Random) -> Any:
+    if not value:
+        return random.choice(_LETTERS[0])
+    at = random.randrange(len(value))
+    letters = next((kind for kind in _LETTERS if value[at] in kind), _LETTERS[0])
+    return value[:at] + random.choice(letters.replace(value[at], "")) + value[at + 1 :]
+
+
+def _other_item(value: Any, random: Random) -> Any:
+    if not value:
+        return type(value)((random.randrange(9),))
+    at = random.randrange(len(value))
+    return value[:at] + type(value)((other(value[at], random),)) + value[at + 1 :]
+
+
+def _other_entry(value: Any, random: Random) -> Any:
+    key = random.choice(list(value)) if value else 0
+    return {**value, key: other(value.get(key, 0), random)}
+
+
+def _without_one(value: Any, random: Random) -> Any:
+    """Another is there in place of one element, wherever it stands."""
+    if not value:
+        return type(value)((random.randrange(9),))
+    gone = random.choice(sorted(value, key=repr))
+    instead = other(gone, random)
+    return type(value)(instead if each == gone else each for each in value)
+
+
+_OTHER: dict[type, Other] = {
+    type(None): lambda value, random: True,
+    bool: lambda value, random: not value,
+    int: lambda value, random: value + random.choice((-3, -2, -1, 1, 2, 3)),
+    float: lambda value, random: value + random.choice((-3.5, -1.25, 0.5, 2.75)),
+    complex: lambda value, random: value + random.choice((-2, -1, 1, 2)),
+    str: _other_text,
+    bytes: lambda value, random: _other_text(value.decode("latin-1"), random).encode("latin-1"),
+    list: _other_item,
+    tuple: _other_item,
+    set: _without_one,
+    dict: _other_entry,
+}
+
+
+def _none_of(value: Any, random: Random) -> Any:
+    """As many choices, none of which is among these. Raises ValueError where there are no others."""
+    drawn = list(value)
+    for _ in range(50):
+        drawn = [other(each, random) if each in value else each for each in drawn]
+    if any(each in value for each in drawn):
+        raise ValueError
+    return type(value)(drawn)
+
+
+def far(value: Any, random: Random) -> Any:
+    """Numbers that are not nearly these. Raises ValueError for what is no number."""
+    if type(value) in (list, tuple):
+        return type(value)(far(each, random) for each in value)
+    if type(value) not in (int, float):
+        raise ValueError
+    return value + random.choice((-1, 1)) * type(value)(10 + abs(value)) * random.randint(1, 3)
+
+
+TAG = f"_{secrets.token_hex(8)}"  # ends every name this module adds; code that was written elsewhere cannot guess it
+FINISHED = f"finished{TAG}"  # bound by the code's last line: it ran to its end
+HELD, MISSED = f"held{TAG}", f"missed{TAG}"  # of the report: for each site, how often its condition was true, and false
 
 _SITE, _EQUALS, _DIFFERS, _ALL = f"site{TAG}", f"equals{TAG}", f"differs{TAG}", f"all{TAG}"
 _HELPERS = f"""
@@ -78,12 +187,10 @@ def {_ALL}(*values):
     return True
 """
 """Runs before the code, which may shadow builtins. {{0}}: the number of sites, and one more for what equals others."""
-_ENOUGH = 3
-"""Conditions with another literal, certain to be reached, that a program has to be told False at."""
+_ENOUGH = 3  # conditions with another literal, certain to be reached, that a program has to be told False at
 _CATCHES = frozenset(("AssertionError", "Exception", "BaseException"))
 
-_Edit = tuple[int, int, int, str]
-"""Bytes from, to, which of those at one place comes first, and what stands there instead."""
+_Edit = tuple[int, int, int, str]  # bytes from, to; order among those at one place; the text instead
 _Change = Callable[[Random, bool], list[_Edit]]
 
 
@@ -92,14 +199,10 @@ class Site:
     """A condition of a test, or, without a change, the test's end."""
 
     test: int
-    certain: bool = True
-    """Whenever the test comes to its end it was evaluated."""
-    change: _Change | None = None
-    """Edits that make the condition false for a program for which it is true, if they are asked to."""
-    literal: bool = False
-    """By another literal in it."""
-    span: tuple[int, int] = (0, 0)
-    """Bytes of the test where its assertion stands; `condition`: where what it asserts does."""
+    certain: bool = True  # whenever the test comes to its end it was evaluated
+    change: _Change | None = None  # edits that make a true condition false, if asked to
+    literal: bool = False  # by another literal in it
+    span: tuple[int, int] = (0, 0)  # bytes of the assertion; `condition`: of what it asserts
     condition: tuple[int, int] = (0, 0)
 
     def framed(self, before: str, after: str) -> list[_Edit]:
@@ -109,23 +212,21 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ControlledRun:
     """The source that one process executes before the code, and after it."""
 
     helpers: str
     tests: tuple[str, ...]
-    altered: tuple[bool, ...] = ()
-    """Of each site, was its condition made false? Empty: a run whose assertions raise, as they do in CPython."""
+    altered: tuple[bool, ...] = ()  # of each site: made false? Empty: its assertions raise, as in CPython
 
 
 @dataclass(frozen=True, slots=True)
 class SiteCounts:
-    """What came of a run: for each site, how often its condition was true, and how often false."""
+    """Counts of a run: for each site, how often its condition was true, and how often false."""
 
     held: Sequence[int] = ()
     missed: Sequence[int] = ()
-    fault: Execution | None = None
-    """What ended it before its end."""
+    fault: Execution | None = None  # what ended it before its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,27 +235,24 @@ class Control:
 
     texts: tuple[bytes, ...]
     sites: tuple[Site, ...]
-    comparisons: tuple[list[_Edit], ...]
-    """Of each test: ask what is compared about another value too."""
+    comparisons: tuple[list[_Edit], ...]  # of each test: ask what is compared about another value too
 
-    def runs(self, random: Random | None = None) -> Iterator[Run]:
-        """The tests as they are, then pairs that complement each other, drawn anew each time.
-
-        What one run shows, no later one may learn but the other of its pair: of two literals nothing says which was
-        meant, of three the one that stands in two pairs was.
-        """
+    def runs(self, random: Random | None = None) -> Iterator[ControlledRun]:
+        """The tests as they are, then pairs that complement each other, drawn anew each time. What one run shows, no
+        later one may learn but the other of its pair: of two literals nothing says which was meant, of three the one
+        that stands in two pairs was."""
         random, sure = random or SystemRandom(), sum(site.literal and site.certain for site in self.sites)
         plain = list[list[_Edit]]([] for _ in self.texts)
         for site in filter(lambda site: site.change, self.sites):
             plain[site.test] += site.framed("assert (", f'), "{TAG} {site.test + 1}"')
-        yield Run("", tuple(map(_edited, self.texts, plain)))
+        yield ControlledRun("", tuple(map(_edited, self.texts, plain)))
         for _ in range(-(-_ENOUGH // sure) if sure else 1):
             coins = [random.random() < 0.5 for _ in self.sites]
             seeds = [random.getrandbits(64) for _ in self.sites]
             yield self._run(coins, seeds)
             yield self._run([not coin for coin in coins], seeds)
 
-    def _run(self, coins: Sequence[bool], seeds: Sequence[int]) -> Run:
+    def _run(self, coins: Sequence[bool], seeds: Sequence[int]) -> ControlledRun:
         edits = [list(edits) for edits in self.comparisons]
         ends = [""] * len(self.texts)
         for number, (site, coin) in enumerate(zip(self.sites, coins, strict=True)):
@@ -163,10 +261,10 @@ class Control:
             else:
                 edits[site.test] += site.framed(f"{_SITE}({number}, (", "))") + site.change(Random(seeds[number]), coin)
         texts = map(str.__add__, map(_edited, self.texts, edits), ends)
-        return Run(_HELPERS.format(len(coins) + 1), tuple(texts), tuple(coins))
+        return ControlledRun(_HELPERS.format(len(coins) + 1), tuple(texts), tuple(coins))
 
-    def decide(self, reports: Iterable[tuple[Run, SiteCounts]]) -> Execution:
-        """What the reports of the runs, which are asked for one after the other, say of the code."""
+    def decide(self, reports: Iterable[tuple[ControlledRun, SiteCounts]]) -> Execution:
+        """Decide the code by the reports of the runs, which are asked for one after the other."""
         cheats, reached = False, set[int]()
         for run, report in reports:
             counts = list(zip(self.sites, run.altered, report.held, report.missed, strict=False))
@@ -235,16 +333,16 @@ class _Reader(ast.NodeVisitor):
     def visit_Compare(self, node: ast.Compare) -> None:
         self._depth += 1
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
-            asked = _EQUALS if isinstance(node.ops[0], ast.Eq) else _DIFFERS
+            helper = _EQUALS if isinstance(node.ops[0], ast.Eq) else _DIFFERS
             (start, end), (first, middle), (then, last) = map(self._span, (node, node.left, node.comparators[0]))
-            self.comparisons.append((start, first, self._depth, f"{asked}(("))
+            self.comparisons.append((start, first, self._depth, f"{helper}(("))
             self.comparisons.append((middle, then, 0, "), ("))
             self.comparisons.append((last, end, -self._depth, "))"))
         self.generic_visit(node)
         self._depth -= 1
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        """Has all parts of a conjunction evaluated, as they are where it holds, also when one is made false."""
+        """Evaluates all parts of a conjunction, as they are where it holds, also when one is made false."""
         self._depth += 1
         if isinstance(node.op, ast.And):
             (start, end), *parts = map(self._span, (node, *node.values))

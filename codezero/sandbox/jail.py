@@ -3,15 +3,19 @@
 Every namespace is its own; the root is read-only but for 16 MiB under /tmp; the user is nobody, in the jail and, when
 this process is root, outside as well, because the kernel does not hold root to a number of processes. The jail dies
 with the process that opened it, and all that lives in it dies with the jail. Calls of the kernel that no such program
-needs are refused by a filter (`seccomp.py`). A hole in those that are left is a hole in the jail.
+needs are refused by a filter (classic BPF over `struct seccomp_data`, see seccomp(2)): with EPERM, or with ENOSYS what
+the C library has another way for or another architecture knows. A hole in the calls that are left is one in the jail.
 """
 
+import errno
 import json
 import os
+import platform
 import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -23,16 +27,65 @@ from typing import Any
 
 from codezero.errors import SandboxError
 from codezero.sandbox import jail_main
-from codezero.sandbox.seccomp import jail_filter
+
+DENIED = """
+mount 165 40 umount2 166 39 pivot_root 155 41 chroot 161 51 move_mount 429 429 open_tree 428 428 fsopen 430 430
+fsconfig 431 431 fsmount 432 432 fspick 433 433 mount_setattr 442 442 name_to_handle_at 303 264
+open_by_handle_at 304 265 swapon 167 224 swapoff 168 225 quotactl 179 60 quotactl_fd 443 443 fanotify_init 300 262
+ptrace 101 117 process_vm_readv 310 270 process_vm_writev 311 271 process_madvise 440 440 pidfd_getfd 438 438
+kcmp 312 272 perf_event_open 298 241 lookup_dcookie 212 18
+bpf 321 280 init_module 175 105 finit_module 313 273 delete_module 176 106 kexec_load 246 104
+kexec_file_load 320 294 reboot 169 142 acct 163 89 syslog 103 116 vhangup 153 58 nfsservctl 180 42
+add_key 248 217 request_key 249 218 keyctl 250 219 userfaultfd 323 282 memfd_secret 447 447
+unshare 272 97 setns 308 268 socket 41 198 sethostname 170 161 setdomainname 171 162 personality 135 92
+settimeofday 164 170 clock_settime 227 112 clock_adjtime 305 266 adjtimex 159 171
+mbind 237 235 migrate_pages 256 238 move_pages 279 239 set_mempolicy 238 237 set_mempolicy_home_node 450 450
+shmget 29 194 semget 64 190 msgget 68 186 mq_open 240 180
+iopl 172 -1 ioperm 173 -1 modify_ldt 154 -1 uselib 134 -1 ustat 136 -1 sysfs 139 -1
+"""
+ABSENT = "io_uring_setup 425 425 io_uring_enter 426 426 io_uring_register 427 427 io_setup 206 0 clone3 435 435"
+"""Names with their numbers on x86_64 and aarch64; -1: not there. clone3's flags cannot be seen from a filter."""
+MACHINES = {"x86_64": (0xC000003E, 1, 56), "aarch64": (0xC00000B7, 2, 220)}  # AUDIT_ARCH, column, clone
+NAMESPACES = 0x7E020080  # flags of clone that make new namespaces: time, mount, cgroup, UTS, IPC, user, PID and network
+X32 = 0x40000000
+LOAD, EQUAL, AT_LEAST, ANY_OF, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+ALLOW, REFUSE = 0x7FFF0000, 0x00050000
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # in `struct seccomp_data`; of the argument the lower half
+
+
+def _code(operation: int, value: int, skip_if: int = 0, skip_unless: int = 0) -> bytes:
+    """`struct sock_filter`. skip: how many instructions are left out."""
+    return struct.pack("=HBBI", operation, skip_if, skip_unless, value)
+
+
+def numbers(table: str, machine: str) -> list[int]:
+    return [number for number in map(int, table.split()[MACHINES[machine][1] :: 3]) if number >= 0]
+
+
+def jail_filter(machine: str = platform.machine()) -> bytes:
+    """For `bwrap --seccomp`; empty on a machine whose numbers are not known here."""
+    if machine not in MACHINES:
+        return b""
+    architecture, _, clone = MACHINES[machine]
+    refuse = {number: _code(RETURN, REFUSE | errno.EPERM) for number in numbers(DENIED, machine)}
+    absent = _code(RETURN, REFUSE | errno.ENOSYS)
+    refuse |= dict.fromkeys(numbers(ABSENT, machine), absent)
+    return b"".join([
+        *(_code(LOAD, ARCHITECTURE), _code(EQUAL, architecture, 1), absent),
+        *(_code(LOAD, NUMBER), _code(AT_LEAST, X32, 0, 1), absent),
+        *(_code(EQUAL, number, 0, 1) + answer for number, answer in refuse.items()),
+        *(_code(EQUAL, clone, 0, 3), _code(LOAD, FIRST_ARGUMENT), _code(ANY_OF, NAMESPACES, 0, 1)),
+        *(_code(RETURN, REFUSE | errno.EPERM), _code(RETURN, ALLOW)),
+    ])  # fmt: skip
+
 
 _NOBODY = 65534
 _GRACE_SECONDS = 2.0
-_START_SECONDS = 30.0
-"""From opening a jail until it answers, by the clock; on a machine that has too much to do a jail never begins."""
+_START_SECONDS = 30.0  # from opening a jail until it answers, which an overloaded machine may never do
 _PYTHON = Path("/usr/bin/python3")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
-_REMEDIES = {
+_REMEDIES = {  # by what stands in the message of bubblewrap
     "nknown option": "bubblewrap 0.8 or newer is needed",
     "uid map": "AppArmor forbids user namespaces: give bwrap a profile that has `userns`",
     "namespace": "user namespaces are forbidden; in Docker run with --security-opt seccomp=unconfined",
@@ -40,7 +93,6 @@ _REMEDIES = {
     "source path": "Python's folder is closed to nobody: install python3 under /usr",
     "execvp": "there is no Python that the jail can run: install python3 under /usr",
 }
-"""By what stands in the message of bubblewrap."""
 _PROBE = """
 import os, socket, time
 assert not os.path.exists("/etc/passwd") and not os.path.exists("/proc/1"), "files of the machine can be seen"
@@ -64,19 +116,15 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    printed: bytes = b""
-    """Of stdout; one byte more than it may print, where it prints more."""
-    report: bytes = b""
-    """What `jail_main` and whoever else had its channel wrote."""
-    status: int | None = None
-    """Exit status, 128 + n after signal n; None: killed because it took or wrote too much."""
-    begun: bool = True
-    """False: the jail did not begin in time, which is not the program's fault."""
+    printed: bytes = b""  # of stdout; one byte more than it may print, where it prints more
+    report: bytes = b""  # what `jail_main` and whoever else had its channel wrote
+    status: int | None = None  # exit status, 128 + n after signal n; None: killed because it took or wrote too much
+    begun: bool = True  # False: the jail did not begin in time, which is not the program's fault
 
 
 @dataclass(frozen=True, slots=True)
 class Jail:
-    """How much a program may take: processor seconds of a test and of all, by the clock twice as long and two seconds,
+    """Limits of a program: processor seconds of a test and of all, by the clock twice as long and two seconds,
     and memory of each process. packages: files and folders that it may import beside the standard library."""
 
     seconds: float
@@ -86,12 +134,10 @@ class Jail:
 
     def run(self, code: str, texts: Sequence[str], *, most: int, name: str = "__main__", tests: int = 0,
             counts: dict[str, str] | None = None) -> Generator[Ended]:  # fmt: skip
-        """Run `code` as the module `name`, once for each of the texts, a process each, with the text on its stdin.
-
-        A text goes into the jail when it is asked for, so no process can see a later one. most: bytes that it may
-        print. tests: how many a text has that runs behind the code; counts: the lists that its report has, and their
-        names there. Raises SandboxError when the jail does not come about.
-        """
+        """Run `code` as the module `name`, once for each of the texts, a process each, with the text on its stdin. A
+        text goes into the jail when it is asked for, so no process can see a later one. most: bytes that it may print.
+        tests: how many a text has that runs behind the code; counts: the lists that its report has, and their names
+        there. Raises SandboxError when the jail does not come about."""
         seconds = min(self.total_seconds, self.seconds * (tests + 1))
         total = seconds * len(texts) if tests else self.total_seconds
         plan = {"name": name, "output": most + 1, "counts": counts or {}, "total": total}
@@ -103,8 +149,8 @@ class Jail:
             deadline = time.monotonic() + 2 * total + _GRACE_SECONDS
             for text in texts:
                 ends = min(deadline, time.monotonic() + 2 * seconds + _GRACE_SECONDS)
-                _tell(opened[1], text.encode("utf-8", "surrogatepass"), ends)
-                yield _hear(*opened, most, ends)
+                _send(opened[1], text.encode("utf-8", "surrogatepass"), ends)
+                yield _read_answer(*opened, most, ends)
 
     def _open(
         self, stack: ExitStack, code: str, plan: dict[str, Any]
@@ -140,15 +186,15 @@ def _begins(process: subprocess.Popen[bytes], channel: socket.socket) -> bool:
     raise SandboxError(f"no jail: {message or f'bwrap ends with {process.wait()}'}{remedy}")
 
 
-def _tell(channel: socket.socket, text: bytes, deadline: float) -> None:
+def _send(channel: socket.socket, text: bytes, deadline: float) -> None:
     """One text in. That the jail is at its end shows when its answer is read."""
     channel.settimeout(max(0.001, deadline - time.monotonic()))
     with suppress(OSError):
         channel.sendall(len(text).to_bytes(4, "little") + text)
 
 
-def _hear(process: subprocess.Popen[bytes], channel: socket.socket, most: int, deadline: float) -> Ended:
-    """What came of the text. Whatever answers may lie, but neither too long nor for too long."""
+def _read_answer(process: subprocess.Popen[bytes], channel: socket.socket, most: int, deadline: float) -> Ended:
+    """Receive the answer to a text. Whatever answers may lie, but neither too long nor for too long."""
     try:
         status, report, printed = jail_main.ANSWER.unpack(_receive(channel, jail_main.ANSWER.size, deadline))
         if report > jail_main.MAX_REPORT_BYTES or printed > most + 1:
@@ -256,7 +302,7 @@ def _command(files: dict[str, int], packages: Iterable[Path], info: int, calls: 
 
 
 def why_not() -> str:
-    """Why there can be no jail on this machine, and what to do about it, in one line; empty when there can."""
+    """Say in one line why there can be no jail on this machine, and what to do about it; empty when there can."""
     if sys.platform != "linux":
         return "bubblewrap needs Linux"
     if shutil.which("bwrap") is None:

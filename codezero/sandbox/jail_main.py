@@ -1,4 +1,4 @@
-"""What runs inside the jail, where nothing can be trusted: it executes a program and reports what came of it.
+"""The inside of the jail, where nothing can be trusted: it executes a program and reports what came of it.
 
 codezero itself takes constants from here and calls nothing: a bare Python 3.8 or newer runs this file in the jail. For
 each text that comes in on the channel a fresh process runs the program with that text as its stdin, or, for a function,
@@ -21,18 +21,13 @@ import time
 import types
 from typing import Any
 
-STARTED = b"started\n"
-"""First on the channel: from here on, what goes wrong is the program's doing."""
-ANSWER = struct.Struct("<III")
-"""Before each answer: exit status, or 128 + n after signal n; bytes of the report and of stdout, which follow."""
+STARTED = b"started\n"  # first on the channel: from here on, what goes wrong is the program's doing
+ANSWER = struct.Struct("<III")  # exit status (128 + n: signal n), bytes of report and stdout, which follow
 MAX_REPORT_BYTES = 64 * 1024
 MAX_MESSAGE = 200
-STREAMS, PACKAGES = "/streams", "/packages"
-"""Folders of the jail: for stdin and stdout, and with the packages that an answer may import."""
-FRAMES = 3
-"""Of this process below the program's; they are not the program's depth."""
-SOLUTION = "solution"
-"""Module of a function; a program that reads stdin is `__main__`."""
+STREAMS, PACKAGES = "/streams", "/packages"  # folders of the jail: of stdin and stdout, and of importable packages
+FRAMES = 3  # of this process below the program's; they are not the program's depth
+SOLUTION = "solution"  # module of a function; a program that reads stdin is `__main__`
 
 
 def limit(limits: dict[str, int]) -> None:
@@ -110,9 +105,7 @@ def send(channel: int, report: dict[str, Any]) -> None:
 
 def serve(plan: dict[str, Any]) -> int:
     """Answer each text on stdin with what a new process makes of it. Return there, with a descriptor for its report.
-
-    Its stdin is a file and its stdout a pipe, which /dev/stdin and /dev/stdout name.
-    """
+    Its stdin is a file and its stdout a pipe, which /dev/stdin and /dev/stdout name."""
     channel = os.dup(0)
     source, answers = os.fdopen(channel, "rb"), os.fdopen(channel, "wb", closefd=False)
     woken, wake = os.pipe()

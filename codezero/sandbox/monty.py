@@ -3,8 +3,8 @@
 PASS: every test holds. FAIL: the code is at fault. UNKNOWN: the interpreter lacks something the code or its tests need.
 
 What crosses back is how often conditions held, in a text, the text of an exception or what was printed, never a value
-the code made: converting such a value can cost more than any limit inside. `gaps.py` says where Monty silently differs
-from CPython, `monty_shims.py` which exceptions are Monty's own. A FAIL by any other exception, or by a limit, is
+the code made: converting such a value can cost more than any limit inside. `gaps.py` says what Monty does as CPython
+and may decide, `monty_shims.py` which exceptions are Monty's own. A FAIL by any other exception, or by a limit, is
 provisional: alone it stands, and a second tier decides it.
 """
 
@@ -21,19 +21,17 @@ from pydantic_monty import Monty
 
 from codezero.errors import ProblemError, SandboxError, translated
 from codezero.sandbox.base import Execution, Job, Outcome, Tier, failed, unknown
-from codezero.sandbox.control import FINISHED, HELD, MISSED, Run, SiteCounts, control_of, read_test
-from codezero.sandbox.gaps import mended, silent_gap
-from codezero.sandbox.monty_shims import explain, explain_exit, not_main, surroundings, with_stand_ins
+from codezero.sandbox.control import FINISHED, HELD, MISSED, ControlledRun, SiteCounts, control_of, read_test
+from codezero.sandbox.gaps import silent_gap
+from codezero.sandbox.monty_shims import explain, explain_exit, mended, not_main, surroundings, with_stand_ins
 
 _SETUP = (ast.Import, ast.ImportFrom, ast.Assign, ast.FunctionDef)
 
 
 class MontySandbox(Tier):
-    """Processes that execute programs, one for each of `workers`; they start when needed and end with `close`.
-
-    seconds: time of the code, and again of all its assertions; for programs that read stdin, of each case.
-    memory_mib: heap. Calls may be nested as deeply as by default in CPython.
-    """
+    """Processes that execute programs, one for each of `workers`; they start when needed and end with `close`. seconds:
+    time of the code, and again of all its assertions; for programs that read stdin, of each case. memory_mib: heap.
+    Calls may be nested as deeply as by default in CPython."""
 
     def __init__(self, *, seconds: float = 2.0, memory_mib: int = 128, workers: int = 1) -> None:
         self.workers = workers
@@ -73,7 +71,7 @@ class MontySandbox(Tier):
         execution = control.decide((run, self._report(run, code)) for run in control.runs())
         return replace(execution, provisional=True) if execution.cheats else execution
 
-    def _report(self, run: Run, code: str) -> SiteCounts:
+    def _report(self, run: ControlledRun, code: str) -> SiteCounts:
         before = f"{mended(code, *run.tests)}\n{run.helpers}\n{_whole(code)}\nNone"
         counts = f"f'[{{{HELD}}}, {{{MISSED}}}]'" if run.altered else "'[[], []]'"
         try:
@@ -105,15 +103,11 @@ class MontySandbox(Tier):
         value: Any = None
         with translated(SandboxError, "the sandbox worker cannot be used", OSError, RuntimeError):
             with self._opening:
-                pool = self._pool = (
-                    self._pool
-                    or Monty(
-                        min_processes=1,
-                        max_processes=self.workers,
-                        request_timeout=self._watchdog_seconds,
-                        max_checkouts_per_worker=10_000,
-                    ).__enter__()
-                )
+                if self._pool is None:
+                    limit, most = self._watchdog_seconds, self.workers
+                    pool = Monty(request_timeout=limit, max_processes=most, max_checkouts_per_worker=10_000)
+                    self._pool = pool.__enter__()
+                pool = self._pool
             with pool.checkout(
                 limits=self._limits,
                 assert_message_annotations=False,
@@ -126,7 +120,7 @@ class MontySandbox(Tier):
 
 
 class _Printed:
-    """What a program printed to stdout, and not much more than it may."""
+    """Collects what a program prints to stdout, and not much more than it may."""
 
     def __init__(self, most: int) -> None:
         self.texts: list[str] = []

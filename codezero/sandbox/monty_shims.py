@@ -1,4 +1,4 @@
-"""What Monty lacks: stand-ins for the surroundings of a program, and whose fault an exception is.
+"""Makes up for what Monty lacks: shims for a program's surroundings and builtins, and whose fault an exception is.
 
 The surroundings are `input`, `sys.stdin`, `sys.stdout`, `sys.exit` and `EOFError`: source that runs in the sandbox
 before the program. Monty's own `sys` can be neither replaced nor extended, so imports of it become assignments.
@@ -24,14 +24,12 @@ from codezero.sandbox.jail_main import SOLUTION
 _LACKING = re.compile(r"\bmonty\b|not (?:yet )?(?:support|implement)|host function|PathLike", re.IGNORECASE)
 _NO_ATTRIBUTE = re.compile(r"'(?:\w+\.)*(\w+)'(?: object)? has no attribute '(\w+)'")
 _NO_NAME = re.compile(r"name '(\w+)' is not defined")
-_REFUSED = re.compile(
+_REFUSED = re.compile(  # what Monty's builtins refuse and CPython's take
     r"^[\w.]+(?:\(\))? (?:takes (?:no|exactly)|expected at (?:most|least)) "  # a builtin's parameters, never a `def`'s
     r"|cannot use '(?:set|dict|list)' as a set element"  # `{1} in sets` looks for a frozenset
     r"|to bytes$|bytes(?:-like| found)|must be string or compiled|'typing\.|^pow\(\) 2nd argument cannot be negative"
 )
-"""What Monty's builtins refuse and CPython's take."""
-_LONGER_BY = 'can only concatenate list (not "'
-"""CPython raises this for `+` too, but `+=` takes anything that can be iterated."""
+_LONGER_BY = 'can only concatenate list (not "'  # raised by CPython for `+` too, but not for `+=`
 _KINDS: dict[str, type] = {
     kind.__name__: kind
     for library in (builtins, collections, datetime, decimal, pathlib, re)
@@ -67,8 +65,8 @@ def explain(error: pydantic_monty.MontyError, code: str = "") -> Execution:
 
 
 def explain_exit(error: pydantic_monty.MontyError, code: str) -> Execution | None:
-    """How a program that reads stdin ended; None: by a plain `exit`. Where it asks for a deeper stack than Monty has,
-    running out of it shows nothing."""
+    """Say how a program that reads stdin ended; None: by a plain `exit`. Running out of a deeper stack than Monty has
+    shows nothing."""
     cause = None if isinstance(error, pydantic_monty.MontyCrashedError) else error.exception()
     match cause:
         case SystemExit():
@@ -83,7 +81,7 @@ def explain_exit(error: pydantic_monty.MontyError, code: str) -> Execution | Non
 
 
 def _is_lacking(cause: BaseException, message: str) -> bool:
-    """Would CPython perhaps have gone on where Monty raised this?"""
+    """True if CPython might have gone on where Monty raised this."""
     match cause:
         case ImportError() | PermissionError():
             return True
@@ -106,10 +104,8 @@ def _is_lacking(cause: BaseException, message: str) -> bool:
             return False
 
 
-END_OF_INPUT = f"end of input{TAG}"
-"""Message of the exception raised in place of EOFError."""
-EXIT = f"exit{TAG}"
-"""Begins the message of the SystemExit that `exit` raises; the status follows."""
+END_OF_INPUT = f"end of input{TAG}"  # message of the exception raised in place of EOFError
+EXIT = f"exit{TAG}"  # begins the message of the SystemExit that `exit` raises; the status follows
 
 _SYS = f"sys{TAG}"
 _SURROUNDINGS = f"""
@@ -179,23 +175,20 @@ def surroundings(code: str, text: str) -> str:
 @functools.lru_cache(maxsize=8)
 def with_stand_ins(code: str) -> str:
     """`code` with its imports of `sys` changed into assignments; code that Python cannot parse comes back unchanged."""
-    if "sys" not in code:
-        return code
-    try:
-        return ast.unparse(ast.fix_missing_locations(_StandIns().visit(parse_quietly(code))))
-    except UNPARSEABLE:
-        return code  # Monty says what is wrong with it
+    return _changed(code, _StandIns()) if "sys" in code else code
 
 
 @functools.lru_cache(maxsize=8)
 def not_main(code: str) -> str:
     """`code` as a module that is not `__main__`; Monty's own `__name__` cannot be changed."""
-    if "__name__" not in code:
-        return code
+    return _changed(code, _Imported()) if "__name__" in code else code
+
+
+def _changed(code: str, changes: ast.NodeTransformer) -> str:
     try:
-        return ast.unparse(ast.fix_missing_locations(_Imported().visit(parse_quietly(code))))
+        return ast.unparse(ast.fix_missing_locations(changes.visit(parse_quietly(code))))
     except UNPARSEABLE:
-        return code
+        return code  # Monty says what is wrong with it
 
 
 class _Imported(ast.NodeTransformer):
@@ -217,3 +210,25 @@ class _StandIns(ast.NodeTransformer):
 
 def _assignment(name: str, value: str) -> ast.stmt:
     return ast.Assign([ast.Name(name, ast.Store())], ast.Name(value, ast.Load()))
+
+
+_LAZY = ("enumerate", "filter", "map", "reversed", "zip")
+_MENDED = {
+    name: f"{name} = lambda *args, {name}={name}, iter=iter, **named: iter({name}(*args, **named))" for name in _LAZY
+} | {
+    "round": """
+def round(number, ndigits=None, round=round, float=float, type=type):
+    if ndigits is None:
+        return round(number)
+    if type(number) is float and 0 <= ndigits <= 22:
+        return float(f"{number:.{+ndigits}f}")
+    return round(number, ndigits)
+"""
+}
+_MENTIONED = re.compile(rf"\b({'|'.join(_MENDED)})\b")
+
+
+def mended(*texts: str) -> str:
+    """Source to run first: the builtins that the texts name, as CPython has them."""
+    mentioned = {name for text in texts for name in _MENTIONED.findall(text)}
+    return "\n".join(_MENDED[name] for name in sorted(mentioned))

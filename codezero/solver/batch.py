@@ -1,16 +1,17 @@
-"""The rows of one GRPO update, their division and tensors, and the update's figures.
-
-Legend for shapes: B rows, P longest prompt, T longest completion.
-"""
+"""The rows of one GRPO update: their advantages, division and tensors, and the update's figures."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+from __future__ import annotations
+
 import math
 import random
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 from msgspec import Meta
@@ -18,12 +19,13 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from codezero.models.chat import pad
-from codezero.solver.advantages import advantages
-from codezero.types import Completion
+from codezero.types import BELIEF, Metrics, ScoredGroup, Status, Verdict
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 TokenId = Annotated[int, Meta(ge=0, lt=1 << 32)]
-Pair = tuple[Sequence[float], Sequence[float]]
-"""Nats of a row's tokens: the sampler's, and the learner's."""
+Pair = tuple[Sequence[float], Sequence[float]]  # nats of a row's tokens: the sampler's, and the learner's
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +33,11 @@ class TrainingRow:
     """One completion and its advantage."""
 
     prompt_ids: tuple[TokenId, ...]
-    completion_ids: tuple[TokenId, ...]
-    """[T] EOS included when it was generated, so that ending carries gradient too."""
-    logprobs: tuple[float, ...]
-    """[T] nats at the training temperature, under the policy in the ratio's denominator."""
+    completion_ids: tuple[TokenId, ...]  # [T] EOS included when it was generated, so that ending carries gradient too
+    logprobs: tuple[float, ...]  # [T] nats at the training temperature, under the policy in the ratio's denominator
     advantage: float
-    weights: tuple[float, ...] = ()
-    """[T] factors of the advantage at each token; empty: 1 everywhere."""
-    fresh: bool = False
-    """Are the log-probabilities the sampler's, under the policy as it is before the update?"""
+    weights: tuple[float, ...] = ()  # [T] factors of the advantage at each token; empty: 1 everywhere
+    fresh: bool = False  # are the log-probabilities the sampler's, under the policy as it is before the update?
 
     def __post_init__(self) -> None:
         if not self.prompt_ids or len(self.completion_ids) != len(self.logprobs):
@@ -47,25 +45,13 @@ class TrainingRow:
         if self.weights and len(self.weights) != len(self.completion_ids):
             raise ValueError("a row has one weight for each completion token, or none")
 
-    def weighed(self, factors: Sequence[float]) -> tuple[float, ...]:
-        """Its weights times these, [T]."""
-        if not self.weights:
-            return tuple(factors)
-        return tuple(weight * factor for weight, factor in zip(self.weights, factors, strict=True))
-
-    @classmethod
-    def unscored(cls, prompt: Sequence[int], completion: Sequence[int]) -> "TrainingRow":
-        """Whose log-probabilities are asked for: 0 in place of them, and nothing to push."""
-        return cls(tuple(prompt), tuple(completion), (0.0,) * len(completion), 0.0)
-
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The rows of one update."""
 
     rows: tuple[TrainingRow, ...]
-    idle_tokens: int = 0
-    """Of rows that carry no gradient but count in the loss's mean, like those of advantage 0."""
+    idle_tokens: int = 0  # of rows that carry no gradient but count in the loss's mean, like those of advantage 0
 
     @property
     def token_count(self) -> int:
@@ -77,36 +63,10 @@ class Update:
     """The figures of one update: means over its optimiser steps."""
 
     loss: float | None
-    grad_norm: float | None
-    """Before clipping."""
-    clip_share: float | None
-    """Tokens whose ratio was clipped."""
-    rows: int
-    """Rows that carried gradient."""
-    compared: tuple[Pair, ...] = ()
-    """Of the fresh rows that this process scored before the first step."""
-
-
-def rewarded_rows(
-    prompts: Sequence[Sequence[int]],
-    completions: Sequence[Completion],
-    rewards: Sequence[float | None],
-    scale: str,
-    version: int,
-) -> list[TrainingRow]:
-    """Of the completions of one group with a known reward; none when the rewards do not differ.
-
-    All [G]. scale: see `advantages`. version: of the policy, now.
-    """
-    known = torch.tensor([math.nan if reward is None else reward for reward in rewards])
-    weights = advantages(known, scale)
-    if not weights.any():
-        return []
-    return [
-        TrainingRow(tuple(prompt), each.token_ids, each.logprobs, weight, fresh=each.version in (None, version))
-        for prompt, each, weight, counts in zip(prompts, completions, weights.tolist(), known.isfinite(), strict=True)
-        if counts
-    ]
+    grad_norm: float | None  # before clipping
+    clip_share: float | None  # tokens whose ratio was clipped
+    rows: int  # rows that carried gradient
+    compared: tuple[Pair, ...] = ()  # of the fresh rows that this process scored before the first step
 
 
 def by_prompt(rows: Sequence[TrainingRow]) -> list[list[TrainingRow]]:
@@ -179,6 +139,90 @@ def collate(rows: Sequence[TrainingRow], pad_id: int, device: torch.device) -> d
     }
 
 
-def _padded(lines: Sequence[Sequence[float]]) -> Tensor:
-    """[B, T] float32, 0 beyond a line's end."""
+def _padded(lines: Sequence[Sequence[float]]) -> Float[Tensor, "rows tokens"]:
+    """Lines in float32, 0 beyond the end of each."""
     return pad_sequence([torch.tensor(line, dtype=torch.float32) for line in lines], batch_first=True)
+
+
+LEAST_SPREAD = 1e-4  # rewards in [0, 1] that lie closer together differ by rounding, not by merit
+STD_FLOOR = 1e-4  # added to a standard deviation, as TRL does
+
+
+def advantages(rewards_G: Float[Tensor, " group"], scale: str = "none") -> Float[Tensor, " group"]:
+    """The lead of each completion over its group; exactly 0 where a reward is not finite or none differs.
+
+    A = r - mean(r), over the finite rewards. `scale="group"` divides by their standard deviation (Shao et al. 2024,
+    DeepSeekMath, section 4.1.2); "none" does not, because that favours questions that are nearly always right or
+    wrong (Liu et al. 2025, Dr. GRPO, section 3.1). "mean" divides by their mean, which follows log(success): rare
+    successes count most (Tajwar et al. 2026, "Maximum Likelihood Reinforcement Learning", arXiv 2602.02710).
+    """
+    known_G = rewards_G.isfinite()
+    rewards = rewards_G[known_G]
+    if len(rewards) < 2 or rewards.max() - rewards.min() <= LEAST_SPREAD:
+        return torch.zeros_like(rewards_G)
+    centred = torch.where(known_G, rewards_G - rewards.mean(), torch.zeros_like(rewards_G))
+    return centred / {"none": 1.0, "group": rewards.std() + STD_FLOOR, "mean": rewards.mean()}[scale]
+
+
+def batch_normalized(advantages: Sequence[float], lengths: Sequence[int]) -> list[float]:
+    """Advantages of rows of so many tokens, less the mean over all tokens and by their standard deviation.
+
+    Andrychowicz et al. 2020, "What Matters in On-Policy Reinforcement Learning": advantage normalization.
+    """
+    tokens = sum(lengths)
+    mean = math.fsum(each * length for each, length in zip(advantages, lengths, strict=True)) / max(tokens, 1)
+    squares = math.fsum((each - mean) ** 2 * length for each, length in zip(advantages, lengths, strict=True))
+    return [(each - mean) / (math.sqrt(squares / tokens) + STD_FLOOR) for each in advantages]
+
+
+def counts(verdict: Verdict) -> bool:
+    """May it carry gradient? A reward that is no number would make the whole update none."""
+    return verdict.trainable and math.isfinite(verdict.reward)
+
+
+def joint_advantages(groups: Sequence[ScoredGroup], scale: str) -> list[list[float]] | None:
+    """`advantages` over all attempts at one problem, by group; None: nothing can be learned."""
+    verdicts = [verdict for scored in groups for verdict in scored.verdicts]
+    weights = advantages(torch.tensor([each.reward if each.trainable else math.nan for each in verdicts]), scale)
+    if not weights.any():
+        return None
+    return [part.tolist() for part in weights.split([len(scored.verdicts) for scored in groups])]
+
+
+def merged_advantages(groups: Sequence[ScoredGroup], scale: str) -> dict[int, list[float]]:
+    """Advantages over all these attempts at a problem, by id() of each group; zeros without spread."""
+    together: dict[str, list[ScoredGroup]] = {}
+    for scored in groups:
+        together.setdefault(scored.group.problem.id, []).append(scored)
+    weights = {id(scored): [0.0] * len(scored.verdicts) for scored in groups}
+    for same in together.values():
+        weights |= {id(scored): line for scored, line in zip(same, joint_advantages(same, scale) or [], strict=False)}
+    return weights
+
+
+def outcomes(local: Sequence[ScoredGroup], learned: int) -> Metrics:
+    """`attempts/...`: what became of own attempts, of which so many entered the update, and what kept the others out.
+
+    Shares of all; one that was cut off is not counted as failing, wrong or right, which are of groups without spread.
+    """
+    flat = [joint_advantages([scored], "none") is None for scored in local]
+    kinds, reasons = Counter[str](), dict[str, list[str]]()
+    for scored, same in zip(local, flat, strict=True):
+        for completion, verdict in zip(scored.group.completions, scored.verdicts, strict=True):
+            if verdict.status is Status.UNAVAILABLE:
+                reason = verdict.reasons[0] if verdict.reasons else "no reason given"
+                reasons.setdefault(re.sub(r"\d+", "", reason), []).append(reason)
+            kinds["cut_off"] += not completion.finished
+            kinds[verdict.status] += not verdict.trainable
+            if same and completion.finished and verdict.trainable:
+                failing = verdict.status is Status.CERTAIN_FAILURE
+                kinds["failing" if failing else "right" if verdict.correctness >= BELIEF else "wrong"] += 1
+    count = sum(len(scored.verdicts) for scored in local)
+    kinds |= {"learned": learned, "no_verdict": kinds[Status.UNAVAILABLE]}
+    names = ("learned", "cut_off", "no_verdict", Status.QUARANTINED, "failing", "wrong", "right")
+    shares: Metrics = {f"attempts/{name}_share": kinds[name] / count if count else None for name in names}
+    return shares | {
+        "attempts/count": count,
+        "attempts/no_verdict_reason": max(reasons.values(), key=len)[0] if reasons else None,
+        "train/zero_spread_share": sum(flat) / len(flat) if flat else None,
+    }

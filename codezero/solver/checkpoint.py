@@ -4,26 +4,180 @@ A checkpoint holds everything that training continues from, so a run that is sto
 bit for bit, where the same machine computes the same. Not in it, and not taken back with it, is what the node knows of
 other peers: their trust and addresses and the outbox are files of the run folder.
 
-A checkpoint is a folder `00000042` with one folder per part and a manifest (`manifest.py`). It is written under a
+A checkpoint is a folder `00000042` with one folder per part and a manifest. It is written under a
 temporary name and renamed, so a process killed at any moment leaves the checkpoint before, the new one, or both. A
 power cut also takes what the system has not yet written to disk. Flushing costs as much as a small model's whole
 checkpoint, so it happens every `flush_seconds`, before the rename, and the newest flushed checkpoint is kept: a power
 cut loses at most that time, and the manifest shows which checkpoints it damaged. One process writes to a folder.
 """
 
+import hashlib
 import logging
+import math
+import os
 import re
 import shutil
+import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
 from safetensors import SafetensorError
 
-from codezero.errors import CheckpointError, ConfigError, DiskFullError
-from codezero.solver.manifest import PolicyFingerprint, check, check_files, read_manifest, write_manifest
-from codezero.system.files import flush, lacks_room
+from codezero.errors import CheckpointError, ConfigError, DiskFullError, translated
+from codezero.system.files import Hex, flush, lacks_room, read_json
 from codezero.system.state import Persistent
+
+FORMAT = 3  # the folder's as a whole; raised whenever a part begins to write something else
+MANIFEST = "manifest.json"
+MOST_MANIFEST_BYTES = 8 << 20
+MOST_FILES = 4_096
+MOST_DEPTH = 8  # folders within folders
+BYTES_PER_PARAMETER = 24  # weights and two moments in float32 are 12
+BYTES_BESIDES = 512 << 20  # tokenizer, canaries, audited attempts: everything that does not grow with the model
+
+_Size = Annotated[int, msgspec.Meta(ge=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFingerprint:
+    """The identity of a checkpoint's model: its tokenizer and the shapes of its parameters."""
+
+    tokenizer: str = ""  # digest: token ids mean the same
+    parameters: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])  # shape by name
+    environment: str = ""  # name and digest of what was learned; empty: code
+
+    @property
+    def most_bytes(self) -> int:
+        """Limit for a checkpoint of such a model."""
+        return BYTES_PER_PARAMETER * sum(map(math.prod, self.parameters.values())) + BYTES_BESIDES
+
+
+class _Version(msgspec.Struct):
+    """The part of a manifest that every version has."""
+
+    format: int
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A checkpoint's description of itself."""
+
+    format: int
+    iteration: _Size
+    parts: tuple[str, ...]
+    tokenizer: str
+    parameters: dict[str, tuple[_Size, ...]]
+    files: dict[str, tuple[_Size, Hex]]  # bytes and SHA-256 by path, the manifest left out
+    environment: str = ""  # see `PolicyFingerprint`
+
+
+def write_manifest(folder: Path, iteration: int, parts: Collection[str], fingerprint: PolicyFingerprint) -> None:
+    """Describe what `folder` holds now."""
+    files = {name: (path.stat().st_size, _digest(path)) for name, path in _held(folder).items()}
+    tokenizer, parameters = fingerprint.tokenizer, dict(fingerprint.parameters)
+    manifest = Manifest(FORMAT, iteration, tuple(sorted(parts)), tokenizer, parameters, files, fingerprint.environment)
+    (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest, of this format and of the iteration that the folder is named after. Raises CheckpointError."""
+    with translated(CheckpointError, f"{MANIFEST} cannot be read", OSError, ValueError):
+        raw = read_json(folder / MANIFEST, msgspec.Raw, MOST_MANIFEST_BYTES)
+        version = msgspec.json.decode(raw, type=_Version).format
+        if version != FORMAT:
+            age = "an earlier" if version < FORMAT else "a later"
+            raise CheckpointError(
+                f"{MANIFEST} says format {version}, of {age} version of this program, which reads format {FORMAT}"
+            )
+        manifest = msgspec.json.decode(raw, type=Manifest)
+    if manifest.iteration != int(folder.name):
+        raise CheckpointError(f"{MANIFEST} says iteration {manifest.iteration}, and the folder is called {folder.name}")
+    return manifest
+
+
+def check(folder: Path, parts: Collection[str], fingerprint: PolicyFingerprint) -> None:
+    """Raise CheckpointError unless `folder` is whole and holds these parts of such a model."""
+    manifest = read_manifest(folder)
+    if manifest.environment != fingerprint.environment:
+        raise CheckpointError(
+            f"{MANIFEST} says environment {manifest.environment or 'code'}, and this node's is "
+            f"{fingerprint.environment or 'code'}"
+        )
+    if {*manifest.parts} != {*parts}:
+        raise CheckpointError(
+            f"{MANIFEST} says parts {', '.join(manifest.parts)}; this node has {', '.join(sorted(parts))}"
+        )
+    if manifest.tokenizer != fingerprint.tokenizer:
+        raise CheckpointError(
+            f"{MANIFEST} says tokenizer {manifest.tokenizer[:12] or 'none'}, "
+            f"and this model's is {fingerprint.tokenizer[:12]}"
+        )
+    if manifest.parameters != fingerprint.parameters:
+        raise CheckpointError(f"{MANIFEST} says parameters of another model: {_difference(manifest, fingerprint)}")
+    check_files(folder, manifest, fingerprint.most_bytes)
+
+
+def check_files(folder: Path, manifest: Manifest, most_bytes: int | None = None) -> None:
+    """Raise CheckpointError unless `folder` holds exactly the files of `manifest`, and no more than `most_bytes`."""
+    held = _held(folder)
+    for name in sorted({*held} | {*manifest.files}):
+        if name not in held:
+            raise CheckpointError(f"{name} is missing")
+        if name not in manifest.files:
+            raise CheckpointError(f"{name} is not in {MANIFEST}")
+        size = held[name].stat().st_size
+        if size != manifest.files[name][0]:
+            raise CheckpointError(f"{name} has {size} bytes, and {manifest.files[name][0]} were written")
+    total = sum(size for size, _ in manifest.files.values())
+    if most_bytes is not None and total > most_bytes:
+        raise CheckpointError(f"its files have {total} bytes, and one of this model can have {most_bytes}")
+    for name, (_, digest) in manifest.files.items():
+        if _digest(held[name]) != digest:
+            raise CheckpointError(f"{name} is not what was written: its SHA-256 differs")
+
+
+def _difference(manifest: Manifest, fingerprint: PolicyFingerprint) -> str:
+    """The first of the parameters that are not the same."""
+    name, _ = min(manifest.parameters.items() ^ fingerprint.parameters.items())
+    there, here = manifest.parameters.get(name), fingerprint.parameters.get(name)
+    if there is None or here is None:
+        return f"only {'this model' if there is None else 'the checkpoint'} has {name[:200]}"
+    return f"{name[:200]} is {list(there)} there and {list(here)} here"
+
+
+def _held(folder: Path) -> dict[str, Path]:
+    """The files but the manifest, by path below `folder`, in order; CheckpointError for what no checkpoint has."""
+
+    def unlisted(error: OSError) -> None:
+        raise CheckpointError(f"{Path(error.filename).name} cannot be listed: {error.strerror}") from error
+
+    if folder.is_symlink():
+        raise CheckpointError(f"{folder.name} is a link; a checkpoint has none")
+    held: dict[str, Path] = {}
+    for top, folders, files in os.walk(folder, onerror=unlisted):
+        for path in (Path(top, entry) for entry in (*folders, *files)):
+            name, mode = path.relative_to(folder).as_posix(), path.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                raise CheckpointError(f"{name} is a link; a checkpoint has none")
+            if stat.S_ISREG(mode):
+                held[name] = path
+            elif not stat.S_ISDIR(mode):
+                raise CheckpointError(f"{name} is neither a file nor a folder")
+            elif name.count("/") >= MOST_DEPTH:
+                raise CheckpointError(f"{name} lies deeper than {MOST_DEPTH} folders")
+            if len(held) > MOST_FILES:
+                raise CheckpointError(f"it has more than {MOST_FILES} files")
+    held.pop(MANIFEST, None)
+    return dict(sorted(held.items()))
+
+
+def _digest(path: Path) -> str:
+    with translated(CheckpointError, f"{path.name} cannot be read", OSError), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
 
 logger = logging.getLogger(__name__)
 
@@ -32,10 +186,7 @@ REMEDY = "`--fresh` begins anew and keeps what is there under another name, `--f
 
 
 class CheckpointStore:
-    """The newest `keep` checkpoints of a run. See `protocols.Checkpoints`.
-
-    fingerprint: of the model they have to be of.
-    """
+    """The newest `keep` checkpoints of a run, which have to be of a model of this fingerprint."""
 
     flush_seconds = 30.0
 
@@ -44,11 +195,9 @@ class CheckpointStore:
     ) -> None:
         self.directory, self.keep, self.resume = directory, keep, resume
         self.fingerprint = fingerprint or PolicyFingerprint()
-        self.flushed: Path | None = None
-        """The newest checkpoint that this process knows to survive a power cut."""
+        self.flushed: Path | None = None  # the newest checkpoint that this process knows to survive a power cut
         self.flushed_at = 0.0
-        self.latest: int | None = None
-        """The iteration that the parts and the newest checkpoint agree on."""
+        self.latest: int | None = None  # the iteration that the parts and the newest checkpoint agree on
 
     def save(self, iteration: int, parts: Mapping[str, Persistent]) -> None:
         """Write the parts as the checkpoint of `iteration`, unless it is on disk already.
@@ -59,7 +208,13 @@ class CheckpointStore:
             return
         unfinished, final = self.directory / f"{UNFINISHED}{iteration:08d}", self.directory / f"{iteration:08d}"
         try:
-            self._write(unfinished, iteration, parts)
+            self.directory.mkdir(parents=True, exist_ok=True)
+            _remove(unfinished)
+            unfinished.mkdir()
+            for name, part in parts.items():
+                (unfinished / name).mkdir()
+                part.save(unfinished / name)
+            write_manifest(unfinished, iteration, parts, self.fingerprint)
             due = self.flushed is None or time.monotonic() - self.flushed_at >= self.flush_seconds
             if due:
                 _flush(unfinished)
@@ -69,20 +224,14 @@ class CheckpointStore:
                 flush(self.directory)
                 self.flushed, self.flushed_at = final, time.monotonic()
             self.latest = iteration
-            self._prune(iteration)
+            folders = checkpoints_in(self.directory)  # what is newer was refused: `restore` passed it over
+            past = [folder for folder in folders if int(folder.name) <= iteration]
+            for needless in {*folders} - {*past[: self.keep], self.flushed}:
+                _remove(needless)
         except (OSError, SafetensorError) as error:
             if not lacks_room(error):
                 raise
             raise DiskFullError(f"a checkpoint in {self.directory} cannot be written: {error}") from error
-
-    def _write(self, folder: Path, iteration: int, parts: Mapping[str, Persistent]) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        _remove(folder)
-        folder.mkdir()
-        for name, part in parts.items():
-            (folder / name).mkdir()
-            part.save(folder / name)
-        write_manifest(folder, iteration, parts, self.fingerprint)
 
     def restore(self, parts: Mapping[str, Persistent]) -> int:
         """Load the newest whole checkpoint and return its iteration; 0 when there is none.
@@ -109,13 +258,6 @@ class CheckpointStore:
         except CheckpointError as error:
             raise CheckpointError(f"{error}. {REMEDY}") from error
         return self.latest
-
-    def _prune(self, iteration: int) -> None:
-        folders = checkpoints_in(self.directory)
-        # What is newer was refused: `restore` passed it over.
-        past = [folder for folder in folders if int(folder.name) <= iteration]
-        for needless in {*folders} - {*past[: self.keep], self.flushed}:
-            _remove(needless)
 
 
 def checkpoints_in(directory: Path) -> list[Path]:
@@ -171,6 +313,6 @@ def _remove(path: Path) -> None:
 
 
 def _flush(folder: Path) -> None:
-    """What a folder holds before the folder itself."""
+    """Flush the content of a folder before the folder itself."""
     for path in [*sorted(folder.rglob("*"), reverse=True), folder]:
         flush(path)

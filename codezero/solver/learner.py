@@ -6,13 +6,15 @@ Rows come sampled, judged and weighed, so of TRL only the loss is called (`compu
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+from __future__ import annotations
+
 import copy
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from accelerate.utils import release_memory
@@ -22,20 +24,24 @@ from transformers import PreTrainedModel
 from codezero.config import SolverConfig
 from codezero.errors import ConfigError, ModelError
 from codezero.models.device import computes_bfloat16, ran_out_of_memory
-from codezero.models.load import LoadedModel
-from codezero.models.lora import has_adapter, without_adapter
+from codezero.models.load import LoadedModel, has_adapter, without_adapter
 from codezero.solver.batch import Batch, Pair, TrainingRow, Update, collate, micro_batches, minibatches
-from codezero.solver.logprobs import (
+from codezero.solver.loss import (
     compared,
     completion_logprobs,
     fused_logprobs,
     head_is_plain,
+    learning_rate,
+    make_trainer,
+    own_loss,
     packed_logprobs,
     packs,
 )
-from codezero.solver.loss import learning_rate, make_trainer, own_loss
 from codezero.solver.policy_files import LearnerCounters, load_policy, save_policy
 from codezero.types import mean
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 logger = logging.getLogger(__name__)
 
@@ -54,18 +60,23 @@ class TrlLearner:
     they are. When memory runs out, micro-batches are smaller from then on. Raises ConfigError where it sees many GPUs.
     """
 
-    def __init__(self, policy: LoadedModel, config: SolverConfig, *, activation_checkpointing: bool = False) -> None:
+    def __init__(
+        self,
+        policy: LoadedModel,
+        config: SolverConfig,
+        *,
+        activation_checkpointing: bool = False,
+        changed: Callable[[int], object] = lambda version: None,
+        progress: Callable[[int, int], object] = lambda done, of: None,
+    ) -> None:
+        """changed: called with the policy's new version. progress: called with how many rows of an update have been
+        read, and how many there are."""
         if policy.device.type == "cuda" and torch.cuda.device_count() > 1:
             raise ConfigError("several GPUs are visible; trainer.ranks uses so many, CUDA_VISIBLE_DEVICES=0 one")
         self.policy, self.config = policy, config
-        self.steps = self.skipped = self.updates = 0
-        """Optimiser steps taken, those left out as loss or gradient was not finite, and the policy's version."""
-        self.micro_batch_rows = config.micro_batch_rows
-        """Rows in one forward pass; less than configured once memory ran out."""
-        self.changed: Callable[[], object] = lambda: None
-        """Called when the policy has changed."""
-        self.progress: Callable[[int, int], object] = lambda done, of: None
-        """Called with how many rows of an update have been read, and how many there are."""
+        self.steps = self.skipped = self.updates = 0  # steps taken, steps left out as not finite, the policy's version
+        self.micro_batch_rows = config.micro_batch_rows  # of a forward pass; fewer once memory ran out
+        self._changed, self._progress = changed, progress
         self._half = policy.sampled_in or policy.model.dtype
         self._adapted = has_adapter(policy.model)
         if not self._adapted:
@@ -85,7 +96,7 @@ class TrlLearner:
             self._prepare_once()
 
     def __getattr__(self, name: str) -> Any:
-        """What TRL makes, once something is learned or loaded: the first exam does not wait for its import."""
+        """TRL's parts, built once something is learned or loaded: the first exam does not wait for its import."""
         if name not in ("_trainer", "_accelerator", "_model", "_optimizer"):
             raise AttributeError(name)
         self._prepare_once()
@@ -108,7 +119,7 @@ class TrlLearner:
         share = batch.token_count / self.config.minibatches
         pairs: list[dict[int, Pair]] = [{} for _ in parts]
         self._read = 0, len(live)
-        self.progress(*self._read)
+        self._progress(*self._read)
         self._model.train()
         torch.manual_seed(self.updates)  # of dropout, where a model has it: a restarted run draws the same
         self.updates += 1
@@ -119,7 +130,7 @@ class TrlLearner:
         done = [step for step in steps if step is not None]
         self.steps += len(done)
         self.skipped += len(steps) - len(done)
-        self.changed()
+        self._changed(self.updates)
         return Update(
             loss=mean(loss for loss, _, _ in done),
             grad_norm=mean(norm for _, norm, _ in done),
@@ -133,7 +144,8 @@ class TrlLearner:
         self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]
     ) -> list[tuple[float, ...]]:
         """Nats of each completion's tokens under the present policy at the training temperature, in order."""
-        rows = [TrainingRow.unscored(*pair) for pair in zip(prompts, completions, strict=True)]
+        pairs = zip(map(tuple, prompts), map(tuple, completions), strict=True)
+        rows = [TrainingRow(prompt, completion, (0.0,) * len(completion), 0.0) for prompt, completion in pairs]
         scores = {id(row): torch.zeros(len(row.completion_ids)) for row in rows}
         live = [row for row in rows if row.completion_ids]
 
@@ -154,7 +166,7 @@ class TrlLearner:
         eight_bit = self.config.optimizer == "adamw_8bit"
         counters = load_policy(self.policy, self._optimizer, folder, eight_bit=eight_bit)
         self.steps, self.skipped, self.updates = counters.steps, counters.skipped, counters.updates
-        self.changed()
+        self._changed(self.updates)
 
     def _prepare(self, half: torch.dtype) -> tuple[Any, Any]:
         """The model that computes, on one device the same object with its forward wrapped, and its optimiser."""
@@ -162,16 +174,10 @@ class TrlLearner:
             self._reference = self._accelerator.prepare_model(self._reference, evaluation_mode=True)
         return self._accelerator.prepare(self.policy.model, self._trainer.create_optimizer())
 
-    def _trained(self) -> list[Tensor]:
-        return [weight for group in self._optimizer.param_groups for weight in group["params"]]
-
     def _step(
         self, rows: Sequence[TrainingRow], share_tokens: float, pairs: dict[int, Pair]
     ) -> tuple[float, float, float] | None:
-        """One optimiser step: (loss, gradient norm, clipped share), or None where one of these is not finite.
-
-        `pairs` receives the log-probabilities of fresh rows. The gradients of micro-batches add up to that of all rows.
-        """
+        """(loss, gradient norm, clipped share), None where one is not finite; `pairs` receives those of fresh rows."""
 
         def follow() -> tuple[float, float]:
             self._optimizer.zero_grad()  # what a try before this one may have left
@@ -180,7 +186,7 @@ class TrlLearner:
                 parts.append(self._backward(micro, share_tokens, pairs))
                 done, of = self._read
                 self._read = min(of, done + len(micro)), of  # those of a try that ran out of memory come again
-                self.progress(*self._read)
+                self._progress(*self._read)
             return sum(loss for loss, _ in parts), sum(clipped for _, clipped in parts)
 
         loss, clipped = self._sums(*self._within_memory(follow, len(rows)))
@@ -200,28 +206,25 @@ class TrlLearner:
     def _passes(self, rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
         return micro_batches(rows, self.micro_batch_rows)
 
-    def _scores(self, rows: Sequence[TrainingRow]) -> Tensor:
-        """[B, T] nats of the completions of one pass, float32 on the host."""
+    def _scores(self, rows: Sequence[TrainingRow]) -> Float[Tensor, "rows tokens"]:
+        """Nats of the completions of one pass, float32 on the host."""
         inputs = collate(rows, self.policy.pad_id, self.policy.device)
         return self._forward(self._model, rows, inputs).float().cpu()
 
     def _gathered(self, scores: Sequence[Tensor]) -> list[tuple[float, ...]]:
-        """Of all who score rows."""
+        """Scores of all processes that score rows."""
         return [tuple(line.tolist()) for line in scores]
 
     def _sums(self, loss: float, clipped: float) -> tuple[float, float]:
-        """Of all who compute a part of the step."""
+        """Sums over all processes that compute a part of the step."""
         return loss, clipped
 
     def _clip_gradients(self) -> float:
-        """Their norm before."""
+        """Clip them; returns their norm before."""
         return float(self._accelerator.clip_grad_norm_(self._model.parameters(), self.config.grad_clip))
 
     def _within_memory(self, work: Callable[[], T], rows: int) -> T:
-        """The result of `work`, which reads `rows` rows in micro-batches, smaller ones until memory suffices.
-
-        Raises ModelError when a single row does not fit.
-        """
+        """The result of `work`, which reads `rows` rows in micro-batches, smaller ones until memory suffices."""
         while True:
             try:
                 return work()
@@ -245,7 +248,7 @@ class TrlLearner:
         tokens = sum(len(row.completion_ids) for row in rows)
         if self.config.kl_beta:
             with torch.no_grad():
-                inputs["ref_per_token_logps"] = self._leash(rows, inputs)
+                inputs["ref_per_token_logps"] = self._reference_logprobs(rows, inputs)
         if self._own_loss is not None:
             logprobs = self._forward(self._model, rows, inputs).float()
             pairs.update(compared(rows, logprobs.tolist()))
@@ -263,27 +266,30 @@ class TrlLearner:
     def _scorer(self, rows: Sequence[TrainingRow], inputs: dict[str, Tensor], pairs: dict[int, Pair]) -> Any:
         """TRL's source of log-probabilities: the model on CUDA, elsewhere one that computes less for the same rows."""
 
-        def answer(**asked: object) -> Any:
+        def scores_of(**options: object) -> Any:
             if self._packed or self._pieces:
                 logprobs = self._forward(self._model, rows, inputs)
                 scores = SimpleNamespace(log_probs=logprobs, entropy=torch.zeros_like(logprobs))
             else:
-                scores = self._model(**asked)
+                scores = self._model(**options)
             pairs.update(compared(rows, scores.log_probs[:, -inputs["completion_ids"].size(1) :].tolist()))
             return scores
 
-        return answer
+        return scores_of
 
-    def _leash(self, rows: Sequence[TrainingRow], inputs: dict[str, Tensor]) -> Tensor:
-        """[B, T] nats under the initial model: a frozen copy, or the policy with its adapter switched off."""
+    def _reference_logprobs(
+        self, rows: Sequence[TrainingRow], inputs: dict[str, Tensor]
+    ) -> Float[Tensor, "rows tokens"]:
+        """Nats under the initial model: a frozen copy, or the policy with its adapter switched off."""
         if self._reference is not None:
             return self._forward(self._reference, rows, inputs)
         with without_adapter(self.policy.model):
             return self._forward(self._model, rows, inputs)
 
-    def _forward(self, model: PreTrainedModel, rows: Sequence[TrainingRow], inputs: dict[str, Tensor]) -> Tensor:
-        """[B, T] nats of the completions, without TRL's loss; products in bfloat16 on a CPU that is quick in it, and
-        sums over the vocabulary in float32."""
+    def _forward(
+        self, model: PreTrainedModel, rows: Sequence[TrainingRow], inputs: dict[str, Tensor]
+    ) -> Float[Tensor, "rows tokens"]:
+        """Nats of the completions, without TRL's loss; on a CPU that is quick in it products are in bfloat16."""
         with torch.autocast("cpu", torch.bfloat16, enabled=self._quick):
             if self._packed:
                 return packed_logprobs(model, rows, self.config.temperature)

@@ -1,17 +1,23 @@
-"""Peer rollouts: which of the peers' groups the policy learns from, and how.
+"""Peer rollouts: which of the peers' groups the policy learns from, how, and how far a peer's row may push.
 
 A peer's text is encoded with the own tokenizer and judged by the own judge; its rewards and log-probabilities are never
 used. Rows are pushed as if the own policy had written them (ratio 1 at first), by
 default only upwards: pushing down pulls unboundedly on tokens that this policy would never write. All groups at one
 problem are one group. The peer filter lets the node learn from peers whose completions its own judge finds no worse
 than its own.
+
+Whoever sends right code can dress it in anything: words around it, comments, names, a style, length. Text that the
+judge did not read has no weight (`Verdict.program`). Text that it did read has none where the own policy finds it next
+to impossible, and a row with an unlikely stretch, by the measure of the own attempts, does not push at all: a mean over
+the row hides a slogan in easy code (arXiv 2511.09780, "Hail to the Thief").
 """
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Annotated, NamedTuple, cast
 
 import msgspec
@@ -19,48 +25,105 @@ from msgspec import Meta
 from transformers import PreTrainedTokenizerBase
 
 from codezero.config import ExternalConfig, SolverConfig
-from codezero.models.chat import completion_offsets, encode_completions, encode_prompts
-from codezero.solver.advantages import counts, joint_advantages, merged_advantages
-from codezero.solver.batch import TrainingRow
-from codezero.solver.row_limits import OwnMeasure, limited_weights, program_weights
+from codezero.models.chat import completion_offsets, encode_completions, encode_prompts, ids_before
+from codezero.solver.batch import TrainingRow, counts, joint_advantages, merged_advantages
 from codezero.system.state import StateFile
 from codezero.types import Completion, Problem, ScoredGroup, Verdict, mean
 
-LEAST_ROWS = 4
-"""Judged attempts at a problem; the mean of fewer says too little."""
-PEERS_FOR_CAP = 4
-"""From this many peers on, one peer gives at most a PEERS_FOR_CAP-th of the groups."""
-MAX_PEERS = 32
-"""In the figures of an update; those of whom most was chosen."""
+Weights = tuple[float, ...]  # [T] factors of the advantage at each token
+LEAST_MEAN_LOGPROB = -4.0  # nats per token; a less likely row is not the policy's language, and a push would be a jolt
+LEAST_LOGPROB = -5.0  # nats of a token that is pushed; a less likely one (1 in 150) is taken for a mark
+WINDOW = 16  # tokens of the stretch in which a row is least likely
+UNLIKELY, LONG = 0.05, 0.95  # quantiles of the own attempts
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMeasure:
+    """Bounds taken from the own attempts of an update."""
+
+    least_window: float = LEAST_MEAN_LOGPROB  # nats per token: the least likely stretch of one own attempt in twenty
+    longest: float = math.inf  # tokens: one own attempt in twenty is longer
+
+    @classmethod
+    def of(cls, local: Sequence[ScoredGroup]) -> "OwnMeasure":
+        rows = [each.logprobs for scored in local for each in scored.group.completions if each.logprobs]
+        if not rows:
+            return cls()
+        windows, lengths = sorted(map(least_window, rows)), sorted(map(len, rows))
+        return cls(max(LEAST_MEAN_LOGPROB, windows[int(UNLIKELY * len(rows))]), lengths[int(LONG * (len(rows) - 1))])
+
+
+def least_window(logprobs: Sequence[float]) -> float:
+    """Least mean of WINDOW neighbours, nats per token; of all where there are fewer."""
+    if len(logprobs) <= WINDOW:
+        return math.fsum(logprobs) / len(logprobs)
+    sums = list(accumulate(logprobs, initial=0.0))
+    return min(end - start for start, end in zip(sums, sums[WINDOW:], strict=False)) / WINDOW
+
+
+def program_weights(
+    spans: Sequence[tuple[int, int]] | None, offsets: Sequence[tuple[int, int]], finished: bool
+) -> Weights:
+    """1 for the tokens that lie in the program, and for EOS behind one where the attempt is `finished`; else 0.
+
+    spans: see `Verdict.program`; None: every token counts. offsets: [T] the characters of each token, [start, end).
+    """
+    inside = [1.0] * len(offsets)
+    if spans is not None:
+        program = bytearray(max((end for _, end in (*offsets, *spans)), default=0))
+        for start, end in spans:
+            program[start:end] = b"\1" * (end - start)
+        counts = list(accumulate(program, initial=0))
+        inside = [float(start < end and counts[end] - counts[start] == end - start) for start, end in offsets]
+    return (*inside, float(any(inside))) if finished else tuple(inside)
+
+
+def limited_weights(weights: Weights, logprobs: Sequence[float], own: OwnMeasure) -> Weights:
+    """`weights` without the tokens that are next to impossible, and less for a row longer than the own ones; empty
+    for a row that does not push. logprobs: [T] nats under the own policy."""
+    nats = [logprob for logprob, weight in zip(logprobs, weights, strict=True) if weight]
+    if not nats or math.fsum(nats) / len(nats) < LEAST_MEAN_LOGPROB or least_window(nats) < own.least_window:
+        return ()
+    scale = min(1.0, own.longest / len(nats))
+    return tuple(
+        scale * weight if logprob >= LEAST_LOGPROB else 0.0 for logprob, weight in zip(logprobs, weights, strict=True)
+    )
+
+
+def weights_to_the_end(tokenizer: PreTrainedTokenizerBase, attempt: Completion, verdict: Verdict) -> Weights:
+    """Weights of an own attempt: 0 for the words after its program, which did not earn its reward; what stands before
+    it may have led to it. Empty where all tokens count."""
+    end, ids = verdict.program[-1][1] if verdict.program else len(attempt.text), attempt.token_ids
+    if not attempt.text[end:].strip():
+        return ()
+    count, eos = ids_before(tokenizer, ids, end), len(ids) - 1 if attempt.finished else -1
+    return tuple(float(at < count or at == eos) for at in range(len(ids)))
+
+
+LEAST_ROWS = 4  # judged attempts at a problem; the mean of fewer says too little
+PEERS_FOR_CAP = 4  # from this many peers on, one peer gives at most a PEERS_FOR_CAP-th of the groups
+MAX_PEERS = 32  # in the figures of an update; those of whom most was chosen
 SAPO, OFF = "sapo", "off"
-MEMORY = 0.9
-"""Weight of the earlier mean at the next group."""
-PROBE = 0.1
-"""Chance that a peer that does not pass is learned from in an iteration all the same."""
+MEMORY = 0.9  # weight of the earlier mean at the next group
+PROBE = 0.1  # chance that a peer that does not pass is learned from in an iteration all the same
 MARGIN = 0.1
-"""How far a lead may be below 0. For a peer as good as this node it varies by about .08: a group's mean reward varies
+"""A lead may be so far below 0. For a peer as good as this node it varies by about .08: a group's mean reward varies
 by .35, and the moving mean leaves sqrt(.1 / 1.9) of that."""
-STORED_PEERS = 1024
-"""In the peer filter; the peer that was compared longest ago is dropped first."""
+STORED_PEERS = 1024  # in the peer filter; the peer that was compared longest ago is dropped first
 
 Ids = tuple[int, ...]
-Candidate = tuple[ScoredGroup, Ids]
-"""A group that may be chosen, and its prompt."""
+Candidate = tuple[ScoredGroup, Ids]  # A group that may be chosen, and its prompt
 
 
 @dataclass(frozen=True, slots=True)
 class External:
     """The peers' part of an update."""
 
-    rows: tuple[TrainingRow, ...] = ()
-    """Those that push."""
-    idle_tokens: int = 0
-    """Of rows of chosen groups that do not push; they count in the loss's mean, as in an own group."""
+    rows: tuple[TrainingRow, ...] = ()  # those that push
+    idle_tokens: int = 0  # of rows of chosen groups that do not push; they count in the loss's mean, as in an own group
     chosen: tuple[ScoredGroup, ...] = ()
-    refused: tuple[tuple[str, int], ...] = ()
-    """Groups and rows left out, by reason."""
-    peers: tuple[tuple[str, int, int], ...] = ()
-    """(peer id, its groups, those of them that were chosen), at most MAX_PEERS."""
+    refused: tuple[tuple[str, int], ...] = ()  # groups and rows left out, by reason
+    peers: tuple[tuple[str, int, int], ...] = ()  # (peer id, its groups, those chosen), at most MAX_PEERS
 
 
 @dataclass(frozen=True)
@@ -70,7 +133,7 @@ class PeerReader:
     tokenizer: PreTrainedTokenizerBase
     prompt: Callable[[Problem], str]
     logprobs: Callable[[Sequence[Ids], Sequence[Ids]], list[tuple[float, ...]]]
-    """Nats of completions after prompts, under the own policy at the training temperature."""
+    # nats of completions after prompts, under the own policy at the training temperature
     own_peer_id: str
     config: SolverConfig
     external: ExternalConfig
@@ -88,10 +151,6 @@ class PeerReader:
             for ids, completion in zip(rows, completions, strict=True)
         ]
 
-    def offsets(self, completions: Sequence[Completion]) -> list[list[tuple[int, int]]]:
-        """[start, end) of the characters of each id, without EOS's."""
-        return completion_offsets(self.tokenizer, [completion.text for completion in completions])
-
     def rows(
         self,
         peers: Sequence[ScoredGroup],
@@ -105,15 +164,18 @@ class PeerReader:
         local: the own groups, which share their mean with peers' at the same problem. passing: whom to learn from.
         """
         refused: Counter[str] = Counter()
-        strangers = [scored for scored in peers if scored.group.peer_id != self.own_peer_id]
-        refused["own"] = len(peers) - len(strangers)
+        others = [scored for scored in peers if scored.group.peer_id != self.own_peer_id]
+        refused["own"] = len(peers) - len(others)
         own = {scored.group.problem.id: scored for scored in local}
-        candidates = list(self._candidates(strangers, own, passing, refused))
+        candidates = list(self._candidates(others, own, passing, refused))
         chosen = choose(candidates, self.external.groups, max_rows, chance)
         refused["not_needed"] = len(candidates) - len(chosen)
         rows, idle_tokens = self._pushing(chosen, own, refused)
         groups = tuple(scored for scored, _ in chosen)
-        return External(rows, idle_tokens, groups, tuple((+refused).items()), _parts(strangers, groups))
+        sent, used = (Counter(scored.group.peer_id for scored in some) for some in (others, groups))
+        first = sorted(sent, key=lambda peer: (-used[peer], -sent[peer], peer))[:MAX_PEERS]
+        parts = tuple((peer, sent[peer], used[peer]) for peer in first)
+        return External(rows, idle_tokens, groups, tuple((+refused).items()), parts)
 
     def _candidates(
         self,
@@ -144,24 +206,26 @@ class PeerReader:
     def _pushing(
         self, chosen: Sequence[Candidate], own: Mapping[str, ScoredGroup], refused: Counter[str]
     ) -> tuple[tuple[TrainingRow, ...], int]:
-        """The rows that push, and how many tokens of the chosen groups do not.
-
-        Each attempt is measured against all attempts at its problem, the own ones too.
-        """
-        attempts = [_Attempt(at, prompt, *row) for at, (scored, prompt) in enumerate(chosen) for row in _rows(scored)]
+        """The rows that push, by all attempts at their problem, and how many tokens of the chosen groups do not."""
+        attempts = [
+            _Attempt(at, prompt, *row)
+            for at, (scored, prompt) in enumerate(chosen)
+            for row in zip(scored.group.completions, scored.verdicts, strict=True)
+        ]
         ids = self.completion_ids([attempt.completion for attempt in attempts])
         weights = merged_advantages((*own.values(), *(scored for scored, _ in chosen)), self.config.scale_rewards)
         advantages = chain.from_iterable(weights[id(scored)] for scored, _ in chosen)
         longest = self.config.max_new_tokens
-        first: dict[tuple[Ids, str], int] = {}
-        """By question and answer: the first group with it. A group's own repetitions all count."""
+        first: dict[tuple[Ids, str], int] = {}  # the first group with a question and answer; own repetitions count
         pushing: list[tuple[_Attempt, Ids, float]] = []
         for attempt, tokens, advantage in zip(attempts, ids, advantages, strict=True):
             if not advantage or (advantage < 0 and self.external.policy != SAPO):
                 continue
             if not 0 < len(tokens) <= longest:
                 refused["row_length"] += 1
-            elif first.setdefault(attempt.said, attempt.group) != attempt.group:
+                continue
+            answer = attempt.prompt, " ".join(attempt.completion.text.split())
+            if first.setdefault(answer, attempt.group) != attempt.group:
                 refused["row_duplicate"] += 1
             else:
                 pushing.append((attempt, tokens, advantage))
@@ -172,9 +236,9 @@ class PeerReader:
     def _limited(
         self, pushing: "Sequence[tuple[_Attempt, Ids, float]]", own: OwnMeasure, refused: Counter[str]
     ) -> Iterator[TrainingRow]:
-        """Rows with the weight of each token; see `row_limits`."""
+        """Rows with the weight of each token; see `limited_weights`."""
         scores = self.logprobs([attempt.prompt for attempt, _, _ in pushing], [tokens for _, tokens, _ in pushing])
-        offsets = self.offsets([attempt.completion for attempt, _, _ in pushing])
+        offsets = completion_offsets(self.tokenizer, [attempt.completion.text for attempt, _, _ in pushing])
         for (attempt, tokens, advantage), logprobs, places in zip(pushing, scores, offsets, strict=True):
             program = program_weights(attempt.verdict.program, places, attempt.completion.finished)
             weights = limited_weights(program, logprobs, own)
@@ -191,14 +255,6 @@ class _Attempt(NamedTuple):
     prompt: Ids
     completion: Completion
     verdict: Verdict
-
-    @property
-    def said(self) -> tuple[Ids, str]:
-        return self.prompt, " ".join(self.completion.text.split())
-
-
-def _rows(scored: ScoredGroup) -> Iterator[tuple[Completion, Verdict]]:
-    return zip(scored.group.completions, scored.verdicts, strict=True)
 
 
 def choose(candidates: Sequence[Candidate], max_groups: int, max_rows: int, chance: random.Random) -> list[Candidate]:
@@ -217,21 +273,13 @@ def choose(candidates: Sequence[Candidate], max_groups: int, max_rows: int, chan
     return chosen
 
 
-def _parts(strangers: Sequence[ScoredGroup], chosen: Sequence[ScoredGroup]) -> tuple[tuple[str, int, int], ...]:
-    groups = Counter(scored.group.peer_id for scored in strangers)
-    used = Counter(scored.group.peer_id for scored in chosen)
-    first = sorted(groups, key=lambda peer: (-used[peer], -groups[peer], peer))[:MAX_PEERS]
-    return tuple((peer, groups[peer], used[peer]) for peer in first)
-
-
 _Real = Annotated[float, Meta(ge=-1.0, le=1.0)]
 
 
 class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    own: Annotated[dict[str, _Real], Meta(max_length=64)]
-    """By level: moving mean of the own groups' rewards."""
+    own: Annotated[dict[str, _Real], Meta(max_length=64)]  # by level: moving mean of the own groups' rewards
+    # by peer id, the peer compared last at the end
     leads: Annotated[dict[Annotated[str, Meta(max_length=128)], _Real], Meta(max_length=STORED_PEERS)]
-    """By peer id, the peer compared last at the end."""
 
 
 class PeerFilter(StateFile[_State], file="gate.json", schema=_State):
@@ -259,11 +307,11 @@ class PeerFilter(StateFile[_State], file="gate.json", schema=_State):
             del leads[next(iter(leads))]
 
     def passing(self, peers: Sequence[str], chance: random.Random) -> set[str]:
-        """Those of `peers` to learn from in this iteration; a peer that was never compared passes."""
+        """The peers to learn from in this iteration; a peer that was never compared passes."""
         return {peer for peer in dict.fromkeys(peers) if chance.random() < PROBE or self.lead(peer) >= -MARGIN}
 
     def lead(self, peer: str) -> float:
-        """In [-1, 1]; 0 before any comparison."""
+        """The peer's lead in [-1, 1]; 0 before any comparison."""
         return self.memory.leads.get(peer, 0.0)
 
 

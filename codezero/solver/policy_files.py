@@ -20,15 +20,12 @@ from transformers import PreTrainedModel
 
 from codezero.errors import CheckpointError, translated
 from codezero.models.digest import Base
-from codezero.models.load import LoadedModel
-from codezero.models.lora import load_adapter, save_adapter
-from codezero.solver.manifest import PolicyFingerprint
+from codezero.models.load import LoadedModel, load_adapter, save_adapter
+from codezero.solver.checkpoint import PolicyFingerprint
 
 COUNTERS = "learner.json"
 MODEL, ADAPTER, BASE, OPTIMIZER = "model", "adapter", "base.json", "optimizer.safetensors"
-MOMENTS = "trainer"
-"""Folder of a trainer's checkpoint: the optimiser's state in safetensors, a file a rank; any number of ranks reads
-it."""
+MOMENTS = "trainer"  # of a trainer's checkpoint: the optimiser's state, a file a rank; any number of ranks reads it
 UNREADABLE = (OSError, RuntimeError, SafetensorError, ValueError, KeyError, TypeError)
 
 
@@ -38,6 +35,9 @@ class LearnerCounters(msgspec.Struct, frozen=True):
     steps: int
     skipped: int
     updates: int
+
+    def write(self, folder: Path) -> None:
+        (folder / COUNTERS).write_bytes(msgspec.json.encode(self))
 
 
 def save_policy(policy: LoadedModel, optimizer: torch.optim.Optimizer, counters: LearnerCounters, folder: Path) -> None:
@@ -49,11 +49,7 @@ def save_policy(policy: LoadedModel, optimizer: torch.optim.Optimizer, counters:
         policy.model.save_pretrained(folder / MODEL)
         policy.tokenizer.save_pretrained(folder / MODEL)
     save_file(dict(_moments(optimizer)), folder / OPTIMIZER)
-    write_counters(counters, folder)
-
-
-def write_counters(counters: LearnerCounters, folder: Path) -> None:
-    (folder / COUNTERS).write_bytes(msgspec.json.encode(counters))
+    counters.write(folder)
 
 
 def read_counters(folder: Path) -> LearnerCounters:
@@ -79,7 +75,7 @@ def load_policy(
         for key, value in load_file(folder / OPTIMIZER).items():
             index, _, name = key.partition(".")
             state.setdefault(int(index), {})[name] = value
-        parameters = _trained(optimizer)
+        parameters = trained(optimizer)
         first = "state1" if eight_bit else "exp_avg"
         for index, entry in state.items():
             if first not in entry:
@@ -92,14 +88,15 @@ def load_policy(
         return counters
 
 
-def _trained(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+def trained(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [weight for group in optimizer.param_groups for weight in group["params"]]
 
 
 def _moments(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
-    """As in `state_dict`, where the 8-bit optimiser would hide them; its code tables are one tensor for all weights."""
-    for index, weight in enumerate(_trained(optimizer)):
+    """The state as in `state_dict`, where the 8-bit optimiser would hide it."""
+    for index, weight in enumerate(trained(optimizer)):
         for name, value in optimizer.state.get(weight, {}).items():
+            # the 8-bit optimiser's code tables are one tensor for all weights
             yield f"{index}.{name}", value.clone() if name.startswith("qmap") else torch.as_tensor(value)
 
 
@@ -116,7 +113,7 @@ def check_base(own: Base, adapter: Path) -> None:
 
 
 def read_weights(model: PreTrainedModel, folder: Path) -> dict[str, Tensor]:
-    """By `from_pretrained`, so that whatever `save_pretrained` renamed comes back. Raises one of UNREADABLE."""
+    """Weights by `from_pretrained`, so that whatever `save_pretrained` renamed comes back. Raises one of UNREADABLE."""
     if (folder.parent / ADAPTER).is_dir():
         raise ValueError("it is an adapter; set model.train=lora")
     if not (folder / "config.json").is_file():
@@ -131,6 +128,6 @@ def read_weights(model: PreTrainedModel, folder: Path) -> dict[str, Tensor]:
 
 
 def policy_fingerprint(policy: LoadedModel) -> PolicyFingerprint:
-    """Every parameter of the model as it is trained, frozen ones and an adapter's included."""
+    """The fingerprint of every parameter of the model as it is trained, frozen ones and an adapter's included."""
     shapes = {name: tuple(parameter.shape) for name, parameter in policy.model.named_parameters()}
     return PolicyFingerprint(policy.tokenizer_digest, shapes)

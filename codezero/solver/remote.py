@@ -24,28 +24,24 @@ from codezero.weights.versions import PolicyVersion
 
 logger = logging.getLogger(__name__)
 
-BEGIN, LEARN, SCORE, SAVE, LOAD = "begin", "learn", "score", "save", "load"
-"""Commands to every rank; what each answers is a `Reply`."""
-OUT_OF_MEMORY, LOST = 75, 76
-"""Exit codes of a rank: its memory did not suffice; another rank is gone."""
+BEGIN, LEARN, SCORE, SAVE, LOAD = "begin", "learn", "score", "save", "load"  # commands to ranks
+OUT_OF_MEMORY, LOST = 75, 76  # exit codes of a rank: its memory did not suffice; another rank is gone
 POLL_SECONDS, LAST_WORDS_SECONDS, CLOSE_SECONDS = 0.2, 3.0, 5.0
 T = TypeVar("T")
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """What every rank is told first."""
+    """The first command's body, for every rank."""
 
     config: NodeConfig
-    versions: str
-    """The folder that the policy's versions are published in."""
+    versions: str  # the folder that the policy's versions are published in
     tokens_per_pass: int
 
 
 class Progress(LearnerCounters, frozen=True):
-    """What rank 0 says after a command that may have moved the policy."""
+    """Rank 0's result of a command that may have moved the policy."""
 
-    version: PolicyVersion
-    """As it was published."""
+    version: PolicyVersion  # as it was published
     update: Update | None = None
 
 
@@ -78,11 +74,16 @@ class Ranks:
             self._stack = stack.pop_all()
 
     def ask(self, command: str, body: object, kind: type[T]) -> T:
-        """What rank 0 answers, once all ranks have carried out the command. Raises RankError when one is gone."""
+        """Rank 0's result, once all ranks have carried out the command. Raises RankError when one is gone."""
         try:
             for channel in self._channels:
                 channel.send((command, body))
-            replies = [self._reply(rank) for rank in range(len(self._channels))]
+            replies: list[Reply] = []
+            for channel in self._channels:
+                while not channel.readable(POLL_SECONDS):  # if a rank ended, the others may wait for half an hour
+                    if any(child.poll() is not None for child in self.children):
+                        raise EOFError
+                replies.append(channel.receive(Reply))
         except EOFError as error:
             raise self._failure() from error
         for rank, reply in enumerate(replies):
@@ -96,15 +97,8 @@ class Ranks:
             child.stop()
         self._stack.close()
 
-    def _reply(self, rank: int) -> Reply:
-        """Whoever of the others ends meanwhile would leave this rank waiting for as long as a collective may take."""
-        while not self._channels[rank].readable(POLL_SECONDS):
-            if any(child.poll() is not None for child in self.children):
-                raise EOFError
-        return self._channels[rank].receive(Reply)
-
     def _failure(self) -> RankError:
-        """Which rank ended first, and how; the others end because of it."""
+        """The rank that ended first, and how; the others end because of it."""
         deadline = time.monotonic() + LAST_WORDS_SECONDS
         while time.monotonic() < deadline and all(child.poll() in (None, LOST) for child in self.children):
             time.sleep(POLL_SECONDS)
@@ -117,7 +111,7 @@ class Ranks:
 
 
 class RemoteLearner:
-    """Has what the solver needs of a `TrlLearner`. Every update is a version of the policy, which `follow` brings to
+    """A `TrlLearner` for the solver, by its methods. Every update is a version of the policy, which `follow` brings to
     those who decode before `update` returns."""
 
     def __init__(

@@ -26,7 +26,7 @@ from codezero.errors import CheckpointError, ModelError, RankMemoryError
 from codezero.models.device import ran_out_of_memory
 from codezero.solver.batch import Pair, TrainingRow, collate, packed, split
 from codezero.solver.learner import TOO_LONG, TrlLearner
-from codezero.solver.policy_files import MODEL, MOMENTS, LearnerCounters, read_counters, read_weights, write_counters
+from codezero.solver.policy_files import MODEL, MOMENTS, LearnerCounters, read_counters, read_weights, trained
 
 T = TypeVar("T")
 
@@ -41,8 +41,7 @@ class ShardedLearner(TrlLearner):
     def __init__(self, *given: Any, tokens_per_pass: int, **options: Any) -> None:
         """tokens_per_pass: most tokens, padding included, in a pass of this rank, unless one row has more."""
         self.rank, self.size, self.tokens_per_pass = dist.get_rank(), dist.get_world_size(), tokens_per_pass
-        self._alone = False
-        """Is every row of the newest passes the only one of its pass?"""
+        self._alone = False  # is every row of the newest passes the only one of its pass?
         super().__init__(*given, **options)
         self._model.eval()  # made at its first use, and sharded then
 
@@ -52,7 +51,7 @@ class ShardedLearner(TrlLearner):
         return {name: tensor.to("cpu", dtype) for name, tensor in gathered if self.rank == 0}
 
     def save(self, folder: Path) -> None:
-        """As `TrlLearner.save`, the moments in shards; only rank 0 writes the model."""
+        """Save as `TrlLearner.save`, the moments in shards; only rank 0 writes the model."""
         if moments := self._moments(lambda weight: self._optimizer.state.get(weight, {})):
             writer = HuggingFaceStorageWriter(str(folder / MOMENTS), save_distributed=True)
             dcp.save(moments, storage_writer=writer)
@@ -60,7 +59,7 @@ class ShardedLearner(TrlLearner):
         if self.rank == 0:
             self.policy.model.save_pretrained(folder / MODEL, state_dict=weights)
             self.policy.tokenizer.save_pretrained(folder / MODEL)
-            write_counters(LearnerCounters(self.steps, self.skipped, self.updates), folder)
+            LearnerCounters(self.steps, self.skipped, self.updates).write(folder)
         dist.barrier()
 
     def load(self, folder: Path) -> None:
@@ -75,9 +74,12 @@ class ShardedLearner(TrlLearner):
         if counters.steps:
             if not (folder / MOMENTS).is_dir():
                 raise CheckpointError(f"{folder} was saved by a single process; set trainer.ranks=0")
-            state = {weight: _no_moments(weight) for weight in self._trained()}
-            moments = self._moments(lambda weight: state[weight])
-            dcp.load(moments, storage_reader=HuggingFaceStorageReader(str(folder / MOMENTS)))
+            state: dict[Tensor, dict[str, Tensor]] = {}  # NaN is overwritten, or the checkpoint lacks it
+            for weight in trained(self._optimizer):
+                moments = {name: torch.full_like(weight, math.nan) for name in ("exp_avg", "exp_avg_sq")}
+                state[weight] = {"step": torch.tensor(math.nan), **moments}
+            reader = HuggingFaceStorageReader(str(folder / MOMENTS))
+            dcp.load(self._moments(lambda weight: state[weight]), storage_reader=reader)
             self._optimizer.state.update(state)
         self.steps, self.skipped, self.updates = counters.steps, counters.skipped, counters.updates
 
@@ -90,7 +92,7 @@ class ShardedLearner(TrlLearner):
 
     def _moments(self, state_of: Callable[[Tensor], Mapping[str, Any]]) -> dict[str, Any]:
         """The optimiser's state by the weight's number and its name there."""
-        weights = enumerate(self._trained())
+        weights = enumerate(trained(self._optimizer))
         return {f"{index}.{name}": value for index, weight in weights for name, value in state_of(weight).items()}
 
     def _passes(self, rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
@@ -141,13 +143,12 @@ class ShardedLearner(TrlLearner):
         inputs = collate([row], self.policy.pad_id, self.policy.device)
         if torch.is_grad_enabled() and self._reference is not None:
             with torch.no_grad():
-                self._leash([row], inputs)
+                self._reference_logprobs([row], inputs)
         return self._forward(self._model, [row], inputs).sum()
 
 
 def _shard(model: Any, mesh: DeviceMesh, half: torch.dtype) -> None:
-    """Layer by layer; the rest (embedding, last norm, head) belongs to the root. Gradients become sums, not means: the
-    loss is divided by the whole batch's counts already."""
+    """Layer by layer; the rest (embedding, last norm, head) belongs to the root."""
     mixed = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     policy = mixed if half == torch.bfloat16 else MixedPrecisionPolicy()
     for layer in next(module for module in model.modules() if isinstance(module, nn.ModuleList)):
@@ -155,16 +156,9 @@ def _shard(model: Any, mesh: DeviceMesh, half: torch.dtype) -> None:
     fully_shard(model, mesh=mesh, mp_policy=policy)
     for module in model.modules():
         if isinstance(module, FSDPModule):
-            module.set_gradient_divide_factor(1.0)
+            module.set_gradient_divide_factor(1.0)  # a sum: the loss is divided by the whole batch's counts already
             module.set_force_sum_reduction_for_comms(True)
 
 
 def _whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def _no_moments(weight: Tensor) -> dict[str, Tensor]:
-    """AdamW's, before the first step."""
-    beginning = math.nan  # overwritten, or the checkpoint lacks it
-    moments = (torch.full_like(weight, beginning) for _ in range(2))
-    return {"step": torch.tensor(beginning), **dict(zip(("exp_avg", "exp_avg_sq"), moments, strict=True))}

@@ -27,23 +27,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-USUAL = 0.05
-"""Nats a token between the two, in the mean, that are no alarm: a bfloat16 engine was measured at 0.04."""
-MOST = 3.0
-"""Largest ratio of a whole row's probabilities, either way round: TRL's `vllm_importance_sampling_clip_max`."""
-LARGEST = 20.0
-"""Nats between the two at one token; more, and what is no number, count as this."""
-TRUNCATION = 2.0
-"""Largest weight of truncated importance sampling."""
-BUDGET = 0.01
-"""Of M2PO: largest mean of log(r)^2 over tokens that were pushed further the way they had moved."""
-WIDEST = (0.05, 21.0)
-"""M2PO never clips further from 1."""
-LARGEST_WEIGHT = 20.0
-"""Of all."""
+USUAL = 0.05  # nats a token between the two, in the mean, that are no alarm: a bfloat16 engine was measured at 0.04
+MOST = 3.0  # largest ratio of a whole row's probabilities, either way round: TRL's `vllm_importance_sampling_clip_max`
+LARGEST = 20.0  # nats between the two at one token; more, and what is no number, count as this
+TRUNCATION = 2.0  # largest weight of truncated importance sampling
+BUDGET = 0.01  # of M2PO: largest mean of log(r)^2 over tokens that were pushed further the way they had moved
+WIDEST = (0.05, 21.0)  # M2PO never clips further from 1
+LARGEST_WEIGHT = 20.0  # of all
 Tokens = Sequence[float]
-Learner: TypeAlias = "TrlLearner | RemoteLearner"
-"""In this process, or in processes of its own."""
+Learner: TypeAlias = "TrlLearner | RemoteLearner"  # in this process, or in processes of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +43,13 @@ class Mismatch:
     """Over all tokens of `rows`; None where there is none. Its fields are metrics."""
 
     rows: int = 0
-    masked: int = 0
-    """Of these, `is_beyond`, where such rows are left out."""
-    kl: float | None = None
-    """Nats a token, from sampler to learner."""
+    masked: int = 0  # of these, `exceeds_mismatch_bound`, where such rows are left out
+    kl: float | None = None  # nats a token, from sampler to learner
     mean: float | None = None
-    max: float | None = None
-    """Of |log p of the learner - log p of the sampler|."""
+    max: float | None = None  # of |log p of the learner - log p of the sampler|
 
     def alarm(self) -> str:
-        """What is wrong, to be read after "the sampler"; empty: nothing."""
+        """The reason of an alarm, to be read after "the sampler"; empty: none."""
         if self.rows and self.masked == self.rows:
             return "and the learner disagree about every attempt, so nothing is learned of any"
         if self.mean is None or self.mean <= USUAL:
@@ -76,12 +65,12 @@ def measure(pairs: Sequence[Pair], masks: bool = False) -> Mismatch:
         return Mismatch()
     sizes = [abs(gap) for gap in gaps]
     kl = math.fsum(math.expm1(gap) - gap for gap in gaps) / len(gaps)
-    masked = sum(map(is_beyond, pairs)) if masks else 0
+    masked = sum(map(exceeds_mismatch_bound, pairs)) if masks else 0
     return Mismatch(len(rows), masked, kl, math.fsum(sizes) / len(gaps), max(sizes))
 
 
-def is_beyond(pair: Pair) -> bool:
-    """Is the whole row more than MOST times likelier to one than to the other? Such a row teaches a wrong lesson."""
+def exceeds_mismatch_bound(pair: Pair) -> bool:
+    """True where the whole row is more than MOST times likelier to one than to the other."""
     return abs(math.fsum(_gaps(pair))) > math.log(MOST)
 
 
@@ -95,39 +84,21 @@ class Updater:
     def __init__(self, config: SolverConfig, learner: Learner, *, engine: bool) -> None:
         self.config, self.learner, self.engine, self._alarm = config, learner, engine, ""
 
-    def told_apart(self, rows: list[TrainingRow]) -> tuple[list[TrainingRow], list[TrainingRow], list[Pair]]:
-        """Fresh ones that engine and learner agree about, stale ones as if they were fresh, and the pairs of all fresh
-        ones. No pairs without an engine: there the update compares what it computes anyway, and nothing is stale."""
+    def split_by_mismatch(self, rows: list[TrainingRow]) -> tuple[list[TrainingRow], list[TrainingRow], list[Pair]]:
+        """Fresh rows that engine and learner agree about, stale rows as if they were fresh, and the pairs of all fresh
+        rows. No pairs without an engine: there the update compares what it computes anyway, and nothing is stale."""
         if not self.engine or not rows:
             return rows, [], []
-        scored = list(zip(rows, self._now(rows), strict=True))
-        fresh = [(row, (row.logprobs, now)) for row, now in scored if row.fresh]
-        stale = [(row, now) for row, now in scored if not row.fresh]
-        agreed = [row for row, pair in fresh if not is_beyond(pair)]
-        weighed = self.reweighed([row for row, _ in stale], [now for _, now in stale])
-        return agreed, weighed, [pair for _, pair in fresh]
-
-    def reweighed(
-        self, rows: Sequence[TrainingRow], now: Sequence[tuple[float, ...]] | None = None
-    ) -> list[TrainingRow]:
-        """An earlier policy's rows as if the present one had written them: ratio 1, an importance weight per token.
-
-        now: the present one's log-probabilities, where they are known."""
-        if not rows:
-            return []
-        now = now or self._now(rows)
-        then, advantages = [row.logprobs for row in rows], [row.advantage for row in rows]
-        if self.config.stale == "m2po":
-            weights = second_moment_weights(now, then, advantages)
-        else:
-            weights = truncated_weights(now, then)
-        return [
-            dataclasses.replace(row, logprobs=logprobs, weights=row.weighed(line), fresh=False)
-            for row, logprobs, line in zip(rows, now, weights, strict=True)
-        ]
+        current = self.learner.logprobs([row.prompt_ids for row in rows], [row.completion_ids for row in rows])
+        pairs = [(row, (row.logprobs, now)) for row, now in zip(rows, current, strict=True)]
+        fresh = [(row, pair) for row, pair in pairs if row.fresh]
+        stale = [(row, now) for row, (_, now) in pairs if not row.fresh]
+        agreed = [row for row, pair in fresh if not exceeds_mismatch_bound(pair)]
+        weighted = importance_weighted([row for row, _ in stale], [now for _, now in stale], self.config.stale)
+        return agreed, weighted, [pair for _, pair in fresh]
 
     def mismatch(self, pairs: Sequence[Pair]) -> Metrics:
-        """Of sampler and learner; None where the update had no row of the present policy. Logs when an alarm begins."""
+        """Figures; None where the update had no row of the present policy. Logs when an alarm begins."""
         mismatch, before = measure(pairs, masks=self.engine), self._alarm
         self._alarm = mismatch.alarm() if mismatch.rows else before
         if self._alarm and self._alarm != before:
@@ -137,21 +108,34 @@ class Updater:
         figures = dataclasses.asdict(mismatch) | {"alarm": self._alarm or None}
         return {f"mismatch_{name}": value for name, value in figures.items()}
 
-    def _now(self, rows: Sequence[TrainingRow]) -> list[tuple[float, ...]]:
-        """The rows' log-probabilities under the present policy."""
-        return self.learner.logprobs([row.prompt_ids for row in rows], [row.completion_ids for row in rows])
+
+def importance_weighted(
+    rows: Sequence[TrainingRow], current_logprobs: Sequence[tuple[float, ...]], rule: str
+) -> list[TrainingRow]:
+    """An earlier policy's rows as if the present one had written them: ratio 1, an importance weight per token."""
+    sampled_logprobs = [row.logprobs for row in rows]
+    if rule == "m2po":
+        weights = second_moment_weights(current_logprobs, sampled_logprobs, [row.advantage for row in rows])
+    else:
+        weights = truncated_weights(current_logprobs, sampled_logprobs)
+    weighted: list[TrainingRow] = []
+    for row, logprobs, ratios in zip(rows, current_logprobs, weights, strict=True):
+        own = row.weights or (1.0,) * len(ratios)
+        factors = tuple(weight * ratio for weight, ratio in zip(own, ratios, strict=True))
+        weighted.append(dataclasses.replace(row, logprobs=logprobs, weights=factors, fresh=False))
+    return weighted
 
 
-def truncated_weights(now: Sequence[Tokens], then: Sequence[Tokens]) -> list[list[float]]:
-    """w = min(r, TRUNCATION), (B, T); `now`, `then`: log-probs in nats. Espeholt et al. 2018, IMPALA, section 4.1."""
+def truncated_weights(current: Sequence[Tokens], sampled: Sequence[Tokens]) -> list[list[float]]:
+    """w = min(r, TRUNCATION), of log-probs in nats. Espeholt et al. 2018, IMPALA, section 4.1."""
     return [
         [min(math.exp(min(a - b, math.log(LARGEST_WEIGHT))), TRUNCATION) for a, b in zip(*rows, strict=True)]
-        for rows in zip(now, then, strict=True)
+        for rows in zip(current, sampled, strict=True)
     ]
 
 
 def second_moment_weights(
-    now: Sequence[Tokens], then: Sequence[Tokens], advantages: Sequence[float]
+    current: Sequence[Tokens], sampled: Sequence[Tokens], advantages: Sequence[float]
 ) -> list[list[float]]:
     """M2PO: w = r, and 0 for harmful tokens beyond the clip, (B, T). Zheng et al. 2025, "Prosperity before Collapse".
 
@@ -159,9 +143,14 @@ def second_moment_weights(
     clipped token has no gradient, which is what weight 0 says. The clip is AstraFlow's reading: the largest squares of
     harmful tokens are dropped until the mean of the rest is below BUDGET, and tau^2 is the largest that is left.
     """
-    logs = [[a - b for a, b in zip(*rows, strict=True)] for rows in zip(now, then, strict=True)]
+    logs = [[a - b for a, b in zip(*rows, strict=True)] for rows in zip(current, sampled, strict=True)]
     harmful = [log * log for row, weight in zip(logs, advantages, strict=True) for log in row if log * weight > 0]
-    tau = math.sqrt(_largest_left(harmful))
+    tau = math.inf
+    if sum(harmful) > BUDGET * len(harmful):
+        ordered = sorted(harmful)
+        means = (total / count for count, total in enumerate(accumulate(ordered), 1))
+        kept = sum(mean < BUDGET for mean in means)  # of ascending squares the means ascend
+        tau = math.sqrt(ordered[max(0, kept - 1)])
     low, high = max(math.exp(-tau), WIDEST[0]), math.exp(min(tau, math.log(WIDEST[1])))
 
     def weight(log: float, advantage: float) -> float:
@@ -170,12 +159,3 @@ def second_moment_weights(
         return 0.0 if clipped else ratio
 
     return [[weight(log, advantage) for log in row] for row, advantage in zip(logs, advantages, strict=True)]
-
-
-def _largest_left(squares: Sequence[float]) -> float:
-    if sum(squares) <= BUDGET * len(squares):
-        return math.inf
-    ordered = sorted(squares)
-    means = (total / count for count, total in enumerate(accumulate(ordered), 1))
-    left = sum(mean < BUDGET for mean in means)  # of ascending squares the means ascend
-    return ordered[max(0, left - 1)]

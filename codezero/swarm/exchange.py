@@ -1,31 +1,274 @@
-"""One node's part in the gossip, over any transport: announce own bodies, pull others'."""
+"""One node's part in the gossip, over any transport: announce own bodies, pull those of others that are new.
+
+A header or body that breaks a rule is counted and costs its sender some trust.
+"""
 
 import asyncio
 import contextlib
 import functools
+import math
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from random import Random
 from typing import Any, NamedTuple
 
 import msgspec
 
-from codezero.swarm import schema
-from codezero.swarm.direct import FeedbackExchange, encode_headers
-from codezero.swarm.listener import Listener
-from codezero.swarm.messages import Publish, ReceivedBody, ReceivedFeedback
+from codezero.errors import UnreachableError, translated
+from codezero.swarm import calls, wire
+from codezero.swarm.calls import UNANSWERED, Transport
 from codezero.swarm.records import LIFETIME, PeerRecordValidator, RecordPlace, ShardEstimate, place_of
-from codezero.swarm.schema import GROUPS, MARKET, Kind, body_digest, encode_header
-from codezero.swarm.serving import OWN_NETWORK, BodyRelay, BodyServer
-from codezero.swarm.transport import UNANSWERED, Call, Transport
-from codezero.swarm.trust import PeerTrust
-from codezero.swarm.wire import DECODE, ENCODE, environment_of, largest
+from codezero.swarm.supervisor import PeerFeedback, Publish, ReceivedBody
+from codezero.swarm.trust import Offence, PeerTrust
+from codezero.swarm.wire import GROUPS, MARKET, PROPOSALS, Header, WireRefusal
 from codezero.system.signals import Backoff
+from codezero.system.state import Newest
 from codezero.types import Problem, mean
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds between two attempts to store a record that nobody was seen to have."""
+RELAYS = 3  # Most that are asked for one body
+PULL_SECONDS, DIAL_SECONDS = 5.0, 2.5  # Most for a whole body; of an unconnected author whom others may relay
+SEEN_DIGESTS = 8192
+PULLS_PER_POLL, PULL_ATTEMPTS = 16, 3
+ALL_ROUND_EVERY = 4  # Polls until one reads problems, and asks all holders of a place: the nearest may lack a record
+
+# Offence by reason of a refusal; any other is a malformed body. A newer version is no offence.
+OFFENCES = {"digest": Offence.DIGEST, "owner": Offence.FORGED, "header": Offence.FORGED, "gone": Offence.SILENT}
+
+pack = msgspec.msgpack.encode
+News = tuple[str, Header]  # An announcer, and a header of it that was not handled yet
+
+
+class Listener:
+    """Pulls peers' bodies. `poll` is one turn."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        sharding: ShardEstimate,
+        trust: PeerTrust,
+        swarm: str,
+        *,
+        pull_groups: int,
+        on_body: Callable[[ReceivedBody], None],
+        random: Random,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self._transport, self._sharding, self._trust, self._swarm = transport, sharding, trust, swarm
+        self._pull_groups, self._on_body, self._random = pull_groups, on_body, random
+        self._direct = calls.DirectReader(transport, trust, random, self.refuse)
+        self.ways = Newest[str, str](SEEN_DIGESTS)  # By author who its last body came from: itself, or a relay
+        self._newcomers: set[str] = set()  # Unknown peers that were asked themselves in this poll
+        self.announced = Newest[tuple[str, bytes], int](SEEN_DIGESTS)  # Sizes in headers read, by author and digest
+        # Pulls begun; PULL_ATTEMPTS: finished. By peer too, so that nobody blocks another's body by announcing it.
+        self._attempts = Newest[tuple[str, bytes], int](SEEN_DIGESTS)
+        self._polls = self.idle = 0  # Polls, and those of them since the last news, which lengthen the pause
+        self._phase = random.randrange(ALL_ROUND_EVERY)
+        self._all_round = True  # Whether this poll is one of those that read more
+        self.alone = 1  # Polls in a row that saw no record of a peer
+        self._budget = pull_groups  # Groups that the trainer has room for
+        self.market = False  # Whether to read the own shard's posts to the market, even without room for groups
+        self.environment = b""
+        self._pulls = asyncio.Semaphore(4)
+
+    def pause(self, seconds: float) -> float:
+        """Return the time until the next poll: `seconds`, doubled for each poll without news, up to 8 s."""
+        return max(seconds, min(seconds * 2**self.idle, 8.0))
+
+    def refill(self) -> None:
+        """Allow `pull_groups` groups again: the trainer took what had arrived."""
+        self._budget = self._pull_groups
+
+    async def poll(self, round_number: int) -> None:
+        """Read some places of this round and the last, and pull what is announced there, if the trainer has room.
+
+        Pulling groups uses up the budget; anything else costs none.
+        """
+        if self._budget <= 0 and not self.market:
+            return
+        self._all_round = self._polls == 0 or (self._polls + self._phase) % ALL_ROUND_EVERY == 0
+        news = await self._read(round_number)
+        self.idle = 0 if news else min(self.idle + 1, 3)
+        async with asyncio.TaskGroup() as tasks:
+            for peer, header in news[:PULLS_PER_POLL]:
+                wanted = header.count
+                if header.kind == GROUPS:
+                    # Newcomers are pulled first, with an eighth of the budget at most.
+                    share = max(1, self._pull_groups // 8) if peer in self._newcomers else wanted
+                    wanted = min(self._budget, wanted, share)
+                    self._budget -= wanted
+                if wanted:
+                    tasks.create_task(self._pull(peer, header, wanted))
+        self._polls += 1
+
+    def _places(self, round_number: int) -> list[RecordPlace]:
+        """List places of groups at the own number of shards; at times of problems, and of groups at other numbers."""
+        shards, shard = self._sharding.shards, self._random.randrange
+        rounds = [number for number in (round_number, round_number - 1) if number >= 0]
+        posted = (rounds if self._all_round else rounds[:1]) if self.market else []
+        market = [place_of(self._transport.me, self._swarm, MARKET, number, shards) for number in posted]
+        if self._budget <= 0:
+            return market
+        open_round = self._random.sample(range(shards), min(shards, 2))
+        places = [RecordPlace(self._swarm, GROUPS, round_number, shards, at) for at in open_round]
+        # Where the chain is gone, some have read one round more than others, and stay in it.
+        beside = [*rounds[1:], *([round_number + 1] if self._all_round else [])]
+        places += [RecordPlace(self._swarm, GROUPS, number, shards, shard(shards)) for number in beside]
+        if self._all_round:
+            chosen = rounds if shards == 1 else [self._random.choice(rounds)]
+            places += [RecordPlace(self._swarm, PROPOSALS, number, shards, shard(shards)) for number in chosen]
+        if self._all_round or self._sharding.alone or self.idle:
+            # Without news one reads as widely as a newcomer: others may estimate other numbers of shards.
+            for other in self._sharding.elsewhere(lost=self.idle >= 2):
+                places.append(RecordPlace(self._swarm, GROUPS, self._random.choice(rounds), other, shard(other)))
+        return list(dict.fromkeys([*places[:1], *market, *places[1:]]))  # the first are to be read well
+
+    async def _read(self, round_number: int) -> list[News]:
+        """Return the new headers in the places of this poll, in the order in which to pull them."""
+        places = self._places(round_number)
+        well_read = places[: 1 + self.market] if self._all_round or self.alone else []
+        self.alone += 1
+        direct = asyncio.create_task(self._direct.read())
+        records: dict[RecordPlace, calls.Records] = {}
+        try:
+            records |= await self._transport.headers(places[len(well_read) :], thorough=False)
+            records |= await self._transport.headers(well_read, thorough=True)
+        except UNANSWERED:
+            self.counts["reads_in_vain"] += 1
+        else:
+            for place in places:
+                if place.kind == GROUPS and place.round < round_number:  # the open round is still filling
+                    self._sharding.note(place.shards, len(records.get(place, ())))
+        wanted = {(place.kind, place.round) for place in places} | {(PROPOSALS, round_number)}
+        answered = [record for record in await direct if (record[0].kind, record[0].round) in wanted]
+        self._newcomers = {peer for _, peer, _ in answered if not self._trust.knows(peer)}
+        if answered or any(there.keys() - {self._transport.me} for there in records.values()):
+            self.alone = 0
+        read = [(place, *record) for place, there in records.items() for record in there.items()]
+        news = {(item[0], item[1].digest): item for record in [*answered, *read] if (item := self._news(*record))}
+        return self._ordered(list(news.values()))
+
+    def _news(self, place: RecordPlace, peer: str, payload: bytes) -> News | None:
+        """Return the header in a record, if it announces a new body of a peer that is not refused."""
+        if peer == self._transport.me or self._trust.refusal(peer):
+            return None
+        digest = wire.body_digest(payload)
+        try:
+            header = wire.decode_header(payload)
+            if (header.kind, header.round) != (place.kind, place.round):
+                raise WireRefusal("header", "not about the place it lies in")
+            self.announced[peer, header.digest] = header.size
+            if header.kind in (GROUPS, PROPOSALS) and (header.environment or b"") != self.environment:
+                raise WireRefusal("environment", "of another one than this node's")
+        except WireRefusal as refusal:
+            if (peer, digest) not in self._attempts:  # a bad header is read at every poll and counted once
+                self._attempts[peer, digest] = 1
+                self.refuse(peer, refusal)
+            return None
+        done = self._attempts.get((peer, header.digest), 0) >= PULL_ATTEMPTS or self._trust.has_read(header.digest)
+        return None if done else (peer, header)
+
+    def _ordered(self, news: Sequence[News]) -> list[News]:
+        """Order at random, weighted by trust: some posts to the market, then headers with problems that are new."""
+        # Efraimidis & Spirakis, "Weighted random sampling with a reservoir", 2006: the largest log(u)/w first
+        shares = self._trust.shares({peer for peer, _ in news})
+        by_chance = sorted(news, key=lambda item: math.log(1 - self._random.random()) / shares[item[0]], reverse=True)
+        seen: set[bytes] = set()
+        fresh: list[News] = []
+        rest: list[News] = []
+        by_chance.sort(key=lambda item: item[0] not in self._newcomers)
+        posts = [item for item in by_chance if item[1].kind == MARKET][: PULLS_PER_POLL // 2]
+        for item in (item for item in by_chance if item[1].kind != MARKET):
+            (rest if seen.issuperset(item[1].problems) else fresh).append(item)
+            seen.update(item[1].problems)
+        return [*posts, *fresh, *rest]
+
+    async def _pull(self, peer: str, header: Header, wanted: int) -> None:
+        """Pull one body from its announcer, check it against the header, and hand it to the trainer."""
+        groups = wanted if header.kind == GROUPS else 0
+        self._attempts[peer, header.digest] = self._attempts.get((peer, header.digest), 0) + 1
+        try:
+            async with self._pulls:
+                received = await self._received(peer, header, wanted)
+        except UnreachableError:
+            self._budget += groups
+            self.counts["pulls_in_vain"] += 1
+            self._trust.blame(peer, Offence.TIMEOUT)
+            return
+        except WireRefusal as refusal:
+            self._budget += groups
+            self.refuse(peer, refusal)
+        else:
+            self._trust.first_time(header.digest)
+            self._trust.praise(peer, groups=groups, size=header.size)
+            self._on_body(received)
+        self._attempts[peer, header.digest] = PULL_ATTEMPTS
+
+    async def _body(self, peer: str, header: Header) -> bytes:
+        """Pull from the author, else by a neighbour connected with both. Raises UnreachableError and WireRefusal."""
+        before, relays = self.ways.get(peer, peer), list[str]()
+        if peer not in self._direct.connected:  # first who relayed the last one
+            relays = [way for way in dict.fromkeys([before, *self._relays(peer)]) if not self._is_no_relay(way, peer)]
+        ways = [peer, *relays] if before == peer else [*relays, peer]
+        for way in ways:
+            with contextlib.suppress(*UNANSWERED):
+                seconds = DIAL_SECONDS if way == peer and relays else PULL_SECONDS
+                body = await calls.within(seconds, self._pull_by(way, peer, header))
+                self.ways[peer] = way
+                return body
+        raise UnreachableError(f"{peer} does not answer")
+
+    def _relays(self, peer: str) -> list[str]:
+        """Choose the nearest to it in the DHT, networks in turn, and one other by chance: nearness can be had."""
+        relays = [relay for relay in self._transport.relays(peer) if not self._is_no_relay(relay, peer)]
+        ranked = sorted(calls.by_network(relays, self._direct.connected), key=itemgetter(0))
+        others = ranked[RELAYS - 1 :]
+        return [relay for *_, relay in [*ranked[: RELAYS - 1], *self._random.sample(others, min(1, len(others)))]]
+
+    def _is_no_relay(self, way: str, author: str) -> bool:
+        return way == author or bool(self._trust.refusal(way))
+
+    async def _pull_by(self, way: str, peer: str, header: Header) -> bytes:
+        """Raises UnreachableError, and WireRefusal for what is the author's fault: a relay never saw what it signed."""
+
+        async def ask(offset: int) -> bytes:
+            if way == peer:
+                piece = await self._transport.ask(peer, "chunk", pack(calls.ChunkRequest(header.digest, offset)))
+            else:
+                request = pack(calls.RelayRequest(peer, header.digest, header.size, offset))
+                with translated(UnreachableError, f"{way} does not relay", WireRefusal):
+                    piece = await self._transport.ask(way, "relay", request)
+            self.counts["bytes_in"] += len(piece)
+            return piece
+
+        body = await calls.pull(ask, header.size)
+        right = wire.body_digest(body) == header.digest
+        if way != peer and not right:  # a relay of ours has compared it
+            if len(body) >= header.size:
+                self._trust.blame(way, Offence.DIGEST)
+            raise UnreachableError(f"{way} does not relay it")
+        if len(body) != header.size:
+            raise WireRefusal("size" if right or len(body) > header.size else "gone", "not what was announced")
+        if not right:
+            raise WireRefusal("digest")
+        return body
+
+    async def _received(self, peer: str, header: Header, wanted: int) -> ReceivedBody:
+        """Pull so many items of a body, encoded anew by our own encoder. Raises UnreachableError and WireRefusal."""
+        author, round_number, items = wire.DECODE[header.kind](await self._body(peer, header))
+        if (author, round_number, len(items)) != (peer, header.round, header.count):
+            raise WireRefusal("header", "the body is another's, of another round or size")
+        if wire.environment_of(header.kind, items) != (header.environment or b""):
+            raise WireRefusal("header", "the body belongs to another environment")
+        again = wire.ENCODE[header.kind](items[:wanted], peer=peer, round_number=round_number)
+        return ReceivedBody(kind=header.kind, peer=peer, round=round_number, body=again, tokenizer=header.tokenizer)
+
+    def refuse(self, peer: str, refusal: WireRefusal) -> None:
+        """Count it and blame the peer."""
+        self.counts[f"refused_{refusal.reason}"] += 1
+        if refusal.reason not in ("version", "environment"):
+            self._trust.blame(peer, OFFENCES.get(refusal.reason, Offence.MALFORMED))
 
 
 class QueuedItem(NamedTuple):
@@ -43,32 +286,30 @@ class Announcement:
     place: RecordPlace
     tries: Backoff
     header: bytes = b""
-    confirm: bool = True
-    """Whether none was stored in its place yet: the first is read back from others."""
-    expiry: float = 0.0
-    """Seconds since 1970 at which the stored record ends; 0: not stored yet."""
+    confirm: bool = True  # Whether none was stored in its place yet: the first is read back from others
+    expiry: float = 0.0  # Seconds since 1970 at which the stored record ends; 0: not stored yet
 
 
 class Announcer:
     """One node's announcements."""
 
     def __init__(
-        self, transport: Transport, server: BodyServer, validator: PeerRecordValidator, sharding: ShardEstimate
+        self, transport: Transport, server: calls.BodyServer, validator: PeerRecordValidator, sharding: ShardEstimate
     ) -> None:
         self.counts: Counter[str] = Counter()
         self._transport, self._server, self._sharding = transport, server, sharding
         self._swarm, self._clock = validator.swarm, validator.clock
-        self._queued: dict[tuple[Kind, int], deque[QueuedItem]] = {}
-        self._announced: dict[tuple[Kind, int], Announcement] = {}
+        self._queued: dict[tuple[wire.Kind, int], deque[QueuedItem]] = {}
+        self._announced: dict[tuple[wire.Kind, int], Announcement] = {}
 
     def add(self, message: Publish) -> None:
         """Queue for the next turn; the newest MAX_ITEMS of a kind and round are kept. Raises WireRefusal."""
         if message.kind == MARKET:  # the newest has all that was in those before
             self._queued.pop((message.kind, message.round), None)
-        queued = self._queued.setdefault((message.kind, message.round), deque(maxlen=schema.MAX_ITEMS))
+        queued = self._queued.setdefault((message.kind, message.round), deque(maxlen=wire.MAX_ITEMS))
         if queued and queued[-1].tokenizer != message.tokenizer:  # a header names one tokenizer
             queued.clear()
-        items = DECODE[message.kind](message.body)[2]
+        items = wire.DECODE[message.kind](message.body)[2]
         rewards = message.rewards if message.kind == GROUPS else [None] * len(items)
         queued.extend(QueuedItem(*item, message.tokenizer) for item in zip(items, rewards, strict=True))
 
@@ -77,24 +318,24 @@ class Announcer:
         self._announced = {key: value for key, value in self._announced.items() if key[1] >= before}
         self._queued = {key: items for key, items in self._queued.items() if key[1] >= before}
 
-    def pack(self, kind: Kind) -> tuple[schema.Header, bytes] | None:
-        """Header and body of the newest items of the oldest round that waits. None when nothing waits or fits."""
+    def pack(self, kind: wire.Kind) -> tuple[wire.Header, bytes] | None:
+        """Pack header and body of the newest items of the oldest round that waits. None when nothing waits or fits."""
         round_number = min((key[1] for key in self._queued if key[0] == kind), default=None)
         if round_number is None:
             return None
         newest_first = list(reversed(self._queued.pop((kind, round_number))))
-        encode = functools.partial(ENCODE[kind], peer=self._transport.me, round_number=round_number)
-        items, body = largest(newest_first, lambda some: encode([item.content for item in some]))
+        encode = functools.partial(wire.ENCODE[kind], peer=self._transport.me, round_number=round_number)
+        items, body = wire.largest(newest_first, lambda some: encode([item.content for item in some]))
         if not items:
             return None
         contents = [item.content for item in items[: 0 if kind == MARKET else 16]]
         problems: list[Problem] = [group.problem for group in contents] if kind == GROUPS else contents
-        environment = environment_of(kind, contents)
-        header = schema.Header(
-            v=schema.DERIVED if environment else schema.VERSION,
+        environment = wire.environment_of(kind, contents)
+        header = wire.Header(
+            v=wire.DERIVED if environment else wire.VERSION,
             kind=kind,
             round=round_number,
-            digest=body_digest(body),
+            digest=wire.body_digest(body),
             size=len(body),
             codec="zlib",
             tokenizer=items[0].tokenizer,
@@ -107,41 +348,37 @@ class Announcer:
         return header, body
 
     def headers(self) -> bytes:
-        """What is announced now, for whoever asks."""
-        return encode_headers({announcement.place: announcement.header for announcement in self._announced.values()})
+        """Encode the own announcements for a peer that asks."""
+        return calls.encode_headers({each.place: each.header for each in self._announced.values()})
 
     async def announce(self) -> None:
         """Announce what is new, and again what is about to expire."""
-        for kind in ENCODE:
+        for kind in wire.ENCODE:
             if packed := self.pack(kind):
-                self._keep(*packed)
+                header, body = packed
+                self._server.bodies[header.digest] = body
+                place = place_of(self._transport.me, self._swarm, kind, header.round, self._sharding.shards)
+                new = Announcement(place, Backoff(1.0, 60.0, self._clock))
+                announcement = self._announced.setdefault((kind, header.round), new)
+                announcement.header, announcement.expiry = wire.encode_header(header), 0.0
+                announcement.tries.succeeded()
         for announcement in list(self._announced.values()):
             if announcement.expiry < self._clock() + LIFETIME / 2 and not announcement.tries.left:
-                await self._store(announcement)
-
-    def _keep(self, header: schema.Header, body: bytes) -> None:
-        """Serve a body. Its header takes the place of the one before."""
-        self._server.bodies[header.digest] = body
-        place = place_of(self._transport.me, self._swarm, header.kind, header.round, self._sharding.shards)
-        new = Announcement(place, Backoff(FIRST_PAUSE, LONGEST_PAUSE, self._clock))
-        announcement = self._announced.setdefault((header.kind, header.round), new)
-        announcement.header, announcement.expiry = encode_header(header), 0.0
-        announcement.tries.succeeded()
-
-    async def _store(self, announcement: Announcement) -> None:
-        place, header, expiry, stored = announcement.place, announcement.header, self._clock() + LIFETIME, False
-        with contextlib.suppress(*UNANSWERED):
-            stored = await self._transport.announce(place, header, expiry, confirm=announcement.confirm)
-        self.counts["announcements" if stored else "announcements_in_vain"] += 1
-        if stored:
-            announcement.expiry, announcement.confirm = expiry, False
-            announcement.tries.succeeded()
-        else:
-            announcement.tries.failed()
+                expiry, stored = self._clock() + LIFETIME, False
+                with contextlib.suppress(*UNANSWERED):
+                    stored = await self._transport.announce(
+                        announcement.place, announcement.header, expiry, confirm=announcement.confirm
+                    )
+                self.counts["announcements" if stored else "announcements_in_vain"] += 1
+                if stored:
+                    announcement.expiry, announcement.confirm = expiry, False
+                    announcement.tries.succeeded()
+                else:
+                    announcement.tries.failed()
 
 
 class Exchange:
-    """`publish` and `send_feedback` queue, `poll` is one turn, `pause` the time to the next. For one event loop."""
+    """All parts of the gossip: `publish` queues, `poll` is one turn. For one event loop."""
 
     def __init__(
         self,
@@ -152,26 +389,24 @@ class Exchange:
         pull_groups: int,
         relay: bool = True,
         on_body: Callable[[ReceivedBody], None],
-        on_feedback: Callable[[ReceivedFeedback], None] = lambda _: None,
+        on_feedback: Callable[[PeerFeedback], None] = lambda _: None,
         random: Random | None = None,
     ) -> None:
-        """`on_body` gets peers' bodies, `on_feedback` their feedback. `random` decides what is read first. relay: pass
-        on bodies between members that do not reach each other."""
+        """relay: pass on bodies between members that do not reach each other. random: decides what is read first."""
         self._transport, self.validator = transport, validator
         random = random or Random()
         self.sharding = ShardEstimate(random)
-        self.server = BodyServer(trust)
+        self.server = calls.BodyServer(trust)
         self.announcer = Announcer(transport, self.server, validator, self.sharding)
         self.listener = Listener(
             transport, self.sharding, trust, validator.swarm, pull_groups=pull_groups, on_body=on_body, random=random
         )
-        self.feedback = FeedbackExchange(transport, trust, self.listener.refuse, on_feedback)
-        self.relay = BodyRelay(transport, trust, self.listener.announced, willing=relay)
-        networks = PeerTrust(lambda _: True, validator.clock, OWN_NETWORK)
+        self.feedback = calls.FeedbackExchange(transport, trust, self.listener.refuse, on_feedback)
+        self.relay = calls.BodyRelay(transport, trust, self.listener.announced, willing=relay)
+        networks = PeerTrust(lambda _: True, validator.clock, calls.OWN_NETWORK)
         trust.shared = lambda peer, requests, size: (
             networks.spend(self.relay.network_by_peer.get(peer, ""), requests, size) or trust.knows(peer)
         )
-        self.send_feedback, self.pause = self.feedback.add, self.listener.pause
 
     async def start(self) -> None:
         """Begin to serve. Raises UnreachableError."""
@@ -183,7 +418,7 @@ class Exchange:
         self.listener.market |= message.kind == MARKET
 
     def open_round(self, round_number: int, *, hungry: bool = True, environment: bytes = b"") -> None:
-        """The round that is open now; older ones but the last are forgotten. `hungry`: refill the pull budget.
+        """Open a round; older ones but the last are forgotten. `hungry`: refill the pull budget.
 
         environment: as in a header; groups and problems of others are left where they are.
         """
@@ -201,7 +436,7 @@ class Exchange:
         if self.validator.round is not None:
             await asyncio.gather(self.listener.poll(self.validator.round), self.feedback.send())
 
-    async def _answer(self, call: Call, peer: str, request: bytes) -> bytes:
+    async def _answer(self, call: calls.Call, peer: str, request: bytes) -> bytes:
         await self.relay.list_connected()
         match call:
             case "relay":
@@ -214,10 +449,10 @@ class Exchange:
                 return self.announcer.headers() if self.server.allows(peer) else b""
 
     def take_counts(self) -> dict[str, int]:
-        """Everything counted since the last call, the validator's refusals included."""
-        taken = Counter({f"refused_{reason}": count for reason, count in self.validator.refused.items()})
+        """Take everything counted since the last call, the validator's refusals included."""
+        counts = Counter({f"refused_{reason}": count for reason, count in self.validator.refused.items()})
         self.validator.refused.clear()
         for part in (self.announcer, self.listener, self.server, self.relay, self.feedback):
-            taken.update(part.counts)
+            counts.update(part.counts)
             part.counts.clear()
-        return dict(taken)
+        return dict(counts)

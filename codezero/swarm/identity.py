@@ -27,27 +27,19 @@ from codezero.system.files import read_bounded, read_private, write_new
 
 logger = logging.getLogger(__name__)
 
-RSA, ED25519 = 0, 1
-"""libp2p's `KeyType`."""
-MAX_KEY_FILE, MAX_READ = 8192, 1 << 20
-"""Bytes of a key, and of a file that is looked at."""
+RSA, ED25519 = 0, 1  # libp2p's `KeyType`
 MAX_PUBLIC_KEY = 1024
 MAX_SIGNATURE = 512
-INLINE_KEY = 42
-"""A public key of at most this many bytes is its own multihash; a longer one is hashed."""
+INLINE_KEY = 42  # A public key of at most this many bytes is its own multihash; a longer one is hashed
 
 PrivateKey = rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 PublicKey = rsa.RSAPublicKey | ed25519.Ed25519PublicKey
 
-CHECK_SECONDS = 2.0
-"""Least time between two checks of the file."""
-MAX_LIST = 1 << 20
-"""Bytes of an allow-list: room for 20,000 peer ids."""
-PEER_ID = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,64}")
-"""The form of a peer id. `schema.PeerId` is the same for records."""
+CHECK_SECONDS = 2.0  # Least time between two checks of the file
+MAX_LIST = 1 << 20  # Bytes of an allow-list: room for 20,000 peer ids
+PEER_ID = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,64}")  # The form of a peer id. `schema.PeerId` is the same for records
 
-Members = Callable[[str], bool]
-"""Whether a peer id belongs. Called for every record and request, so it returns at once and never raises."""
+Members = Callable[[str], bool]  # True for a peer id that belongs; called for every record, so it returns at once
 
 
 class Identity:
@@ -55,8 +47,7 @@ class Identity:
 
     def __init__(self, key: PrivateKey) -> None:
         self._key = key
-        self.public_key_bytes = _encode_public(key.public_key())
-        """libp2p's `PublicKey` message, as it travels beside a signature."""
+        self.public_key_bytes = _encode_public(key.public_key())  # libp2p's `PublicKey` message
         self.peer_id = peer_id_of(self.public_key_bytes)
 
     def __repr__(self) -> str:
@@ -74,7 +65,7 @@ class Identity:
         """Raises IdentityError for a file that is missing, malformed, or open to other users."""
         fault = f"{path} is not an identity file; restore a copy or move it away"
         with translated(IdentityError, fault, ValueError, UnsupportedAlgorithm, reason=False):
-            return cls(_decode_private(read_private(path, MAX_READ, IdentityError)))
+            return cls(_decode_private(read_private(path, 1 << 20, IdentityError)))
 
     @classmethod
     def copy(cls, source: Path, target: Path) -> "Identity":
@@ -92,7 +83,7 @@ class Identity:
 
 
 def verify(public_key_bytes: bytes, signature: bytes, message: bytes) -> bool:
-    """Did the owner of the key sign the message? A malformed key or signature is a no."""
+    """Check that the owner of the key signed the message; False for a malformed key or signature too."""
     try:
         key = _decode_public(public_key_bytes)
         if isinstance(key, ed25519.Ed25519PublicKey):
@@ -132,7 +123,7 @@ class AllowList:
         self._peers = _read_list(path)
 
     def __call__(self, peer: str, /) -> bool:
-        """Is `peer` named? A list that an edit broke is not used: the one before stays, and a warning says so."""
+        """Look `peer` up. A list that an edit broke is not used: the one before stays, and a warning says so."""
         now = self._clock()
         if now - self._checked >= CHECK_SECONDS:
             self._checked = now
@@ -171,7 +162,7 @@ def _read_list(path: Path) -> frozenset[str]:
 
 
 def _is_peer_id(text: str) -> bool:
-    """Is it one that `identity.peer_id_of` may write?"""
+    """Check that `peer_id_of` may write it."""
     if not PEER_ID.fullmatch(text):
         return False
     multihash = base58.b58decode(text)
@@ -184,21 +175,18 @@ def _write_new(path: Path, key: PrivateKey) -> bool:
     """All or nothing, and never over an identity that is or comes there meanwhile: then False."""
     if not path.parent.is_dir():
         raise IdentityError(f"cannot write the identity {path}: {os.strerror(errno.ENOENT)}")
-    return write_new(path, _encode_private(key), 0o400, IdentityError)
-
-
-def _encode_private(key: PrivateKey) -> bytes:
     if isinstance(key, ed25519.Ed25519PrivateKey):
-        return _encode_message(ED25519, key.private_bytes_raw() + key.public_key().public_bytes_raw())
-    data = key.private_bytes(
-        serialization.Encoding.DER, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-    )
-    return _encode_message(RSA, data)
+        content = _encode_message(ED25519, key.private_bytes_raw() + key.public_key().public_bytes_raw())
+    else:
+        form = serialization.PrivateFormat.TraditionalOpenSSL
+        der = key.private_bytes(serialization.Encoding.DER, form, serialization.NoEncryption())
+        content = _encode_message(RSA, der)
+    return write_new(path, content, 0o400, IdentityError)
 
 
 def _decode_private(raw: bytes) -> PrivateKey:
     """Raises ValueError or UnsupportedAlgorithm."""
-    kind, data = _decode_message(raw, MAX_KEY_FILE)
+    kind, data = _decode_message(raw, 8192)
     if kind == ED25519:
         if len(data) not in (32, 64):  # the seed, alone or followed by the public key
             raise ValueError("an Ed25519 key has 32 or 64 bytes")

@@ -1,19 +1,23 @@
 """Tends the network process: dials known peers, writes its status, tests whether others can reach it, and saves trust
-and known peers for the next start.
+and known peers for the next start. And what newcomers ask of the founder's node on its one port.
 
 To test reachability, a neighbour opens a TCP connection to the asker's address as the daemon sees it, so nobody can
-have a third machine probed.
+have a third machine probed. Newcomers ask for the invitation or a chain's answer: bytes in, bytes out, which the
+trainer's process judges. Whoever has a peer id may ask; the cost is bounded for each peer and in all.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportPrivateUsage=false
 
 import asyncio
+import contextlib
 import ipaddress
+import itertools
 import logging
 import random
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -27,58 +31,41 @@ from msgspec import Meta
 
 from codezero.config import SwarmConfig
 from codezero.errors import UnreachableError
+from codezero.swarm import network_status
+from codezero.swarm.calls import within
 from codezero.swarm.exchange import Exchange
-from codezero.swarm.hivemind_dht import NETWORK_ERRORS, give_back, split_address, take_part
-from codezero.swarm.hivemind_transport import call_peer
-from codezero.swarm.network_status import (
-    CONNECT_SECONDS,
-    DIRECT,
-    DIRECT_ADDRESS,
-    MAX_PEERS,
-    NetworkStatus,
-    PeerLine,
-    anybody_listens,
-    opens,
-    replace_file,
-    write_status,
-)
-from codezero.swarm.schema import PeerId, WireRefusal
-from codezero.swarm.transport import within
-from codezero.swarm.trust import PeerTrust
-from codezero.system.files import read_json
+from codezero.swarm.hivemind_dht import NETWORK_ERRORS, call_peer, give_back, split_address, take_part
+from codezero.swarm.identity import open_to_all
+from codezero.swarm.network_status import CONNECT_SECONDS, PeerLine
+from codezero.swarm.supervisor import Answered, Question
+from codezero.swarm.trust import Limits, PeerTrust
+from codezero.swarm.wire import WireRefusal
+from codezero.system.files import PeerId, read_json
 
 logger = logging.getLogger(__name__)
 
 STATUS_SECONDS = 5.0
-SAVE_SECONDS = 60.0
-REACH_SECONDS = {True: 600.0, False: 60.0, None: STATUS_SECONDS}
-"""Between two self-tests, by the last result."""
-ANSWER_SECONDS = 8.0
-WITNESSES = 3
-"""Peers that are asked at a time."""
-COST = 16
-"""Requests that a dial costs a peer's allowance."""
+REACH_SECONDS = {True: 600.0, False: 60.0, None: STATUS_SECONDS}  # Between two self-tests, by the last result
 YES, NO = b"\x01", b"\x00"
 _PORT = struct.Struct("!H")
 TRUST, NEIGHBOURS = "trust.json", "neighbours.json"
-DIALS_AT_ONCE = 8
-KNOWN_PEERS = 512
-ADDRESSES_EACH = 8
-MAX_FILE = 1 << 20
-LOST = 12
-"""Dials in vain after which a peer that is no bootstrap is forgotten."""
-TRIED, AGAIN = 3, 12
-"""Pings in vain after which a connected peer is taken for one that keeps no records; every so many rounds one more."""
-ALONE_POLLS = 10
-"""Without a peer's record, after which it is said that the ways in may lead elsewhere."""
+KNOWN_PEERS, ADDRESSES_EACH, MAX_KNOWN = 512, 8, 1 << 20  # In the file, and its bytes
+LOST = 12  # Dials in vain after which a peer that is no bootstrap is forgotten
+TRIED, AGAIN = 3, 12  # Pings in vain until a connected peer is taken to keep no records; rounds until one more
+ALONE_POLLS = 10  # Polls without a peer's record until the status says that the ways in may lead elsewhere
+
+MAX_QUESTION, MAX_ANSWER = 320 << 10, 1 << 20  # Bytes; of a transaction in hex digits, and of a page of events
+CHAIN_SECONDS = 10.0  # For the chain's answer, from the question's arrival
+EACH = Limits(requests_per_second=16, requests_burst=512, bytes_per_second=256 << 10, bytes_burst=16 << 20)
+ALL = Limits(requests_per_second=128, requests_burst=2048, bytes_per_second=2 << 20, bytes_burst=64 << 20)
 
 _Addresses = Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_length=ADDRESSES_EACH)]
+# The file: ways into the swarm by peer, as the bootstraps may be dead by the next start.
 KnownPeers = Annotated[dict[PeerId, _Addresses], Meta(max_length=KNOWN_PEERS)]
-"""The file: ways into the swarm by peer, as the bootstraps may be dead by the next start."""
 
 
 async def connections(daemon: P2P) -> Sequence[PeerInfo]:
-    """None where the daemon does not answer."""
+    """List the daemon's connections; none where it does not answer."""
     try:
         return await within(CONNECT_SECONDS, daemon.list_peers())
     except NETWORK_ERRORS:
@@ -98,12 +85,12 @@ class PeerStore:
     def remember(self, path: Path) -> None:
         """Write the known peers. A failure is a warning."""
         peers = {peer.to_base58(): [*map(str, ways[:ADDRESSES_EACH])] for peer, ways in self._known.items()}
-        replace_file(path, msgspec.json.encode(peers))
+        network_status.replace_file(path, msgspec.json.encode(peers))
 
     def recall(self, path: Path) -> None:
         """Read what `remember` wrote. A broken file is skipped with a warning."""
         try:
-            saved = read_json(path, KnownPeers, MAX_FILE)
+            saved = read_json(path, KnownPeers, MAX_KNOWN)
             known = {PeerID.from_base58(peer): list(map(Multiaddr, addresses)) for peer, addresses in saved.items()}
         except FileNotFoundError:
             return
@@ -115,11 +102,11 @@ class PeerStore:
 
     @property
     def size(self) -> int:
-        """Neighbours: in the routing table, or connected."""
+        """Count the neighbours: peers in the routing table, or connected."""
         return len(self._connected | self._node.protocol.routing_table.peer_id_to_uid.keys())
 
     async def rejoin(self) -> None:
-        """One round of dialling."""
+        """Dial one round."""
         connected = await connections(self._node.p2p)
         before, self._connected = self._connected, {info.peer_id for info in connected}
         self._rounds += 1
@@ -129,7 +116,7 @@ class PeerStore:
             if len(self._known) < KNOWN_PEERS or info.peer_id in self._known:
                 self._known[info.peer_id] = list(info.addrs)
         missing = [peer for peer in {**self._bootstrap, **self._known} if self._is_missing(peer)]
-        chosen = random.sample(missing, min(DIALS_AT_ONCE, len(missing)))
+        chosen = random.sample(missing, min(8, len(missing)))
         for peer, reached in zip(chosen, await asyncio.gather(*map(self._dial, chosen)), strict=True):
             self._in_vain[peer] = 0 if reached else self._in_vain.get(peer, 0) + 1
             if self._in_vain[peer] >= LOST:
@@ -137,7 +124,7 @@ class PeerStore:
                 self._in_vain.pop(peer)
 
     def _is_missing(self, peer: PeerID) -> bool:
-        """Whether it should be dialled. Who is connected and keeps no records, as nobody reaches it, is left alone."""
+        """Decide whether to dial it. One that is connected and keeps no records, as it is unreachable, is not."""
         asks_only = peer in self._connected and self._in_vain.get(peer, 0) >= TRIED and self._rounds % AGAIN
         known = self._node.protocol.routing_table.get(peer_id=peer) is not None
         return not (known or asks_only or peer == self._node.peer_id)
@@ -147,23 +134,20 @@ class PeerStore:
         addresses = self._known.get(peer, []) + ([self._bootstrap[peer]] if peer in self._bootstrap else [])
         try:
             # After each dial in vain the daemon refuses longer to try again, up to 5 minutes.
-            if peer not in self._connected and not await anybody_listens([*map(str, addresses)]):
+            if peer not in self._connected and not await network_status.anybody_listens([*map(str, addresses)]):
                 return False
             await within(CONNECT_SECONDS, self._node.p2p._client.connect(peer, addresses))
             self._node.blacklist.register_success(peer)
             answered = await within(CONNECT_SECONDS, self._node.protocol.call_ping(peer)) is not None
             if answered and peer in self._bootstrap and self._is_missing(peer):
-                await self._ask_the_way(peer)
+                # A bootstrap whose node id is of its own choosing, as hivemind-dht's, is no neighbour, but knows some.
+                me = self._node.node_id
+                answer = await within(CONNECT_SECONDS, self._node.protocol.call_find(peer, [me]))
+                near = [other for other in answer[me][1].values() if self._is_missing(other)] if answer else []
+                await asyncio.gather(*(within(CONNECT_SECONDS, self._node.protocol.call_ping(other)) for other in near))
         except NETWORK_ERRORS:
             return False
         return answered
-
-    async def _ask_the_way(self, guide: PeerID) -> None:
-        """A bootstrap whose node id is of its own choosing, such as `hivemind-dht`, is no neighbour, but knows some."""
-        me = self._node.node_id
-        answer = await within(CONNECT_SECONDS, self._node.protocol.call_find(guide, [me]))
-        near = [peer for peer in answer[me][1].values() if self._is_missing(peer)] if answer else []
-        await asyncio.gather(*(within(CONNECT_SECONDS, self._node.protocol.call_ping(peer)) for peer in near))
 
 
 class NetworkMonitor:
@@ -185,30 +169,27 @@ class NetworkMonitor:
         self._peer_store.remember(self._folder / NEIGHBOURS)
 
     async def tend(self, addresses: Sequence[str], port: int) -> None:
-        """Until it is cancelled."""
+        """Tend until it is cancelled."""
         tested = saved = 0.0
         while True:
             now = time.monotonic()
             if self._wanted == "auto" and now - tested >= REACH_SECONDS[self.reachable]:
                 tested = now
-                await self._note(await is_reachable(self._node, self._swarm, port, self._trust.knows), port)
-            if now - saved >= SAVE_SECONDS:
+                reachable = await is_reachable(self._node, self._swarm, port, self._trust.knows)
+                if reachable is False and self.reachable is not False:
+                    logger.warning("%s", _words(False, self._wanted, port))
+                if reachable is not None:
+                    self.reachable = reachable
+                    await take_part(self._node.protocol, serving=reachable)
+            if now - saved >= 60.0:
                 saved = now
                 self.save()
                 give_back(self._node.protocol.storage)
             self._write(addresses, port)
             await asyncio.sleep(STATUS_SECONDS)
 
-    async def _note(self, reachable: bool | None, port: int) -> None:
-        if reachable is None:
-            return
-        if not reachable and self.reachable is not False:
-            logger.warning("%s", _words(False, self._wanted, port))
-        self.reachable = reachable
-        await take_part(self._node.protocol, serving=reachable)
-
     def _note_alone(self) -> str:
-        """Why nobody is met; empty: somebody is, or this node is open and the first."""
+        """Say why nobody is met; empty: somebody is, or this node is open and the first."""
         near, before = self._peer_store.size, self._alone
         self._alone = (near > 0 or self.reachable is False) and self._exchange.listener.alone >= ALONE_POLLS
         who = f"none of {near} nodes that answer has a record of" if near else "no open member answers in"
@@ -218,7 +199,11 @@ class NetworkMonitor:
         return text if self._alone else ""
 
     def _write(self, addresses: Sequence[str], port: int) -> None:
-        status = NetworkStatus(
+        def with_way(line: PeerLine) -> PeerLine:
+            way = self._exchange.listener.ways.get(line.peer, "")
+            return msgspec.structs.replace(line, way=network_status.DIRECT if way == line.peer else way)
+
+        status = network_status.NetworkStatus(
             time=time.time(),
             me=self._node.peer_id.to_base58(),
             addresses=list(addresses),
@@ -227,13 +212,9 @@ class NetworkMonitor:
             shards=self._exchange.sharding.shards,
             reachable=self.reachable,
             reachability="; ".join(filter(None, (_words(self.reachable, self._wanted, port), self._note_alone()))),
-            peers=[self._with_way(line) for line in self._trust.report()[:MAX_PEERS]],
+            peers=list(map(with_way, self._trust.report()[: network_status.MAX_PEERS])),
         )
-        write_status(self._folder, status)
-
-    def _with_way(self, line: PeerLine) -> PeerLine:
-        way = self._exchange.listener.ways.get(line.peer, "")
-        return msgspec.structs.replace(line, way=DIRECT if way == line.peer else way)
+        network_status.write_status(self._folder, status)
 
 
 def _words(reachable: bool | None, wanted: str, port: int) -> str:
@@ -254,47 +235,102 @@ class ReachServicer(ServicerBase):
         self._dials = asyncio.Semaphore(4)
 
     async def rpc_reach(self, request: BytesValue, context: P2PContext) -> BytesValue:
-        """[2] bytes of a port in; YES, NO, or nothing where it was not tried."""
-        if len(request.value) != _PORT.size or not self._trust.spend(str(context.remote_id), COST):
+        """Take [2] bytes of a port; answer YES, NO, or nothing where it was not tried, as over a relayed connection."""
+        peer = context.remote_id
+        if len(request.value) != _PORT.size or not self._trust.spend(str(peer), requests=16):
             return BytesValue()
         (port,) = _PORT.unpack(request.value)
-        host = await self._host_of(context.remote_id)
+        connected = await connections(self._daemon)
+        addresses = [str(address) for info in connected if info.peer_id == peer for address in info.addrs]
+        matches = (
+            network_status.DIRECT_ADDRESS.match(address) for address in addresses if "p2p-circuit" not in address
+        )
+        host = next((match[1] for match in matches if match), "")
         if not host or not port:
             return BytesValue()
         async with self._dials:
-            return BytesValue(value=YES if await opens(host, port) else NO)
-
-    async def _host_of(self, peer: PeerID) -> str:
-        """The address that the peer's connection comes from; empty when it is relayed or gone."""
-        connected = await connections(self._daemon)
-        addresses = [str(address) for info in connected if info.peer_id == peer for address in info.addrs]
-        matches = (DIRECT_ADDRESS.match(address) for address in addresses if "p2p-circuit" not in address)
-        return next((match[1] for match in matches if match), "")
+            return BytesValue(value=YES if await network_status.opens(host, port) else NO)
 
 
 async def is_reachable(node: DHTNode, swarm: str, port: int, knows: Callable[[str], bool]) -> bool | None:
-    """Whether connected peers that dial back reach this node; one success is enough. None: unknown.
+    """Have connected peers dial back to this node; one success is enough. None: unknown.
 
-    Peers outside the own local network come first, and known ones: strangers could keep everybody from keeping records.
+    Peers outside the own local network come first, and known ones: others could keep everybody from keeping records.
     """
+
+    def is_global(address: Multiaddr) -> bool:
+        match = network_status.DIRECT_ADDRESS.match(str(address))
+        return match is not None and ipaddress.ip_address(match[1]).is_global
+
+    async def ask(peer: PeerID) -> bytes:
+        stub = ReachServicer.get_stub(node.p2p, peer, namespace=swarm)
+        try:
+            return await call_peer(stub.rpc_reach, _PORT.pack(port), 8.0)
+        except (UnreachableError, WireRefusal):
+            return b""
+
     connected = await connections(node.p2p)
     near = [info.peer_id for info in connected]
-    outside = [info.peer_id for info in connected if any(map(_is_global, info.addrs))]
+    outside = [info.peer_id for info in connected if any(map(is_global, info.addrs))]
     shuffled = random.sample(outside or near, len(outside or near))
-    chosen = [peer for wanted in (True, False) for peer in shuffled if knows(str(peer)) is wanted][:WITNESSES]
-    answers = await asyncio.gather(*(_ask(node.p2p, swarm, peer, port) for peer in chosen))
+    chosen = [peer for wanted in (True, False) for peer in shuffled if knows(str(peer)) is wanted][:3]
+    answers = await asyncio.gather(*map(ask, chosen))
     clear = [answer == YES for answer in answers if answer in (YES, NO)]
     return any(clear) if clear else None
 
 
-def _is_global(address: Multiaddr) -> bool:
-    match = DIRECT_ADDRESS.match(str(address))
-    return match is not None and ipaddress.ip_address(match[1]).is_global
+class FounderServicer(ServicerBase):
+    """Serves newcomers. Its name and method are part of the protocol."""
+
+    def __init__(self, me: str, send: Callable[[Question], None]) -> None:
+        """`send` brings a question to the trainer, whose replies go to `take`."""
+        self._me, self._send = me, send
+        self._each, self._all = PeerTrust(open_to_all, limits=EACH), PeerTrust(open_to_all, limits=ALL)
+        self._busy: Counter[str] = Counter()  # Questions that wait, by peer
+        self._slots = asyncio.Semaphore(4)  # Questions that the trainer has at one time
+        self._replies: dict[int, asyncio.Future[bytes]] = {}
+        self._ids = itertools.count(1)
+
+    async def rpc_ask(self, request: BytesValue, context: P2PContext) -> BytesValue:
+        """Answer an empty request with the invitation, any other as the chain does, and a refused peer with nothing."""
+        peer, question, answer = str(context.remote_id), request.value, b""
+        if len(question) > MAX_QUESTION or self._busy[peer] >= 8 or self._busy.total() >= 64:
+            return BytesValue()
+        if not self._spend(peer, len(question)):
+            return BytesValue()
+        self._busy[peer] += 1
+        id, reply = next(self._ids), asyncio.get_running_loop().create_future()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CHAIN_SECONDS), self._slots:
+                    self._replies[id] = reply
+                    self._send(Question(id, question))
+                    answer = await reply
+        finally:
+            self._replies.pop(id, None)
+            self._busy -= Counter([peer])  # which also forgets who has nothing left
+        return BytesValue(value=answer if len(answer) <= MAX_ANSWER and self._spend(peer, len(answer), 0) else b"")
+
+    def take(self, reply: Answered) -> None:
+        """Take the trainer's answer; one that comes too late is dropped."""
+        if (waiting := self._replies.get(reply.id)) is not None and not waiting.done():
+            waiting.set_result(reply.body)
+
+    def _spend(self, peer: str, size: int, requests: int = 1) -> bool:
+        return self._each.spend(peer, requests, size) and self._all.spend(self._me, requests, size)
 
 
-async def _ask(daemon: P2P, swarm: str, peer: PeerID, port: int) -> bytes:
-    stub = ReachServicer.get_stub(daemon, peer, namespace=swarm)
+async def ask_founder(daemon: P2P, question: Question) -> Answered:
+    """Dial a founder's node and ask it, within the question's seconds. Raises nothing for what the node does."""
     try:
-        return await call_peer(stub.rpc_reach, _PORT.pack(port), ANSWER_SECONDS)
-    except (UnreachableError, WireRefusal):
-        return b""
+        peer, way = split_address(question.address)
+        async with asyncio.timeout(question.seconds):
+            await daemon._client.connect(peer, [way])  # at once where there is a connection
+            answer = await call_peer(FounderServicer.get_stub(daemon, peer).rpc_ask, question.body, question.seconds)
+        if answer and len(answer) <= MAX_ANSWER:
+            return Answered(question.id, answer)
+        failure = f"more than {MAX_ANSWER} bytes" if answer else "nothing: it is not the founder's, or refuses for now"
+        return Answered(question.id, failure=f"{question.address} answers with {failure}")
+    except (UnreachableError, WireRefusal, *NETWORK_ERRORS, ValueError) as error:
+        reason = " ".join(str(error).split())[:200] or "no answer in time"
+        return Answered(question.id, failure=f"{question.address} cannot be asked: {reason}")

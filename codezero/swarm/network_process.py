@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 
 from codezero.config import SwarmConfig
 from codezero.errors import SwarmError
-from codezero.swarm import messages
+from codezero.swarm import supervisor
 from codezero.swarm.identity import AllowList, Identity, open_to_all
-from codezero.swarm.messages import Message, MessagePipe
 from codezero.swarm.network_status import port_of
 from codezero.swarm.records import PeerRecordValidator
+from codezero.swarm.supervisor import Message, MessagePipe
 from codezero.swarm.trust import PeerTrust
 from codezero.system.child import Channel, parent_channel
 
@@ -33,16 +33,10 @@ if TYPE_CHECKING:
     from hivemind.p2p import P2P
 
     from codezero.swarm.exchange import Exchange
-    from codezero.swarm.founder_calls import FounderServicer
-    from codezero.swarm.network_monitor import PeerStore
+    from codezero.swarm.network_monitor import FounderServicer, PeerStore
 
-REJOIN_SECONDS = 5.0
-ALONE_SECONDS = 1.0
-"""Between two rounds of dialling while there is no neighbour."""
-POLL_SECONDS = 120.0
-"""Most that one poll may take; its parts have deadlines of their own."""
-LAST_SECONDS = 2.0
-"""Between the end of the pipe and the end of the process."""
+POLL_SECONDS = 120.0  # Most that one poll may take; its parts have deadlines of their own
+LAST_SECONDS = 2.0  # Between the end of the pipe and the end of the process
 LOGGED_MESSAGES = 200
 
 
@@ -51,26 +45,22 @@ def main() -> None:
     channel = parent_channel()
     settings, state = channel.receive(tuple[SwarmConfig, str])
     node = NetworkNode(channel, settings, Path(state))
-    logging.basicConfig(level=logging.WARNING, handlers=[PipeHandler(node.pipe)], force=True)
+    logging.basicConfig(level=logging.WARNING, handlers=[TrainerLog(node.pipe)], force=True)
     code = 0
     try:
         with contextlib.suppress(asyncio.CancelledError):
             asyncio.run(node.run())
     except Exception as error:  # noqa: BLE001 - the process ends; the supervisor reports and restarts
-        node.pipe.send(messages.Failed(_innermost(error)))
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        node.pipe.send(supervisor.Failed(f"{type(error).__name__}: {error}"[:500]))
         code = 1
     node.pipe.flush(LAST_SECONDS)
     sys.stdout.flush()
     os._exit(code)  # torch, loaded by hivemind, takes its time to leave
 
 
-def _innermost(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}"[:500]
-
-
-class PipeHandler(logging.Handler):
+class TrainerLog(logging.Handler):
     """Sends the first LOGGED_MESSAGES warnings to the trainer's log: peers cause most of them."""
 
     def __init__(self, pipe: MessagePipe) -> None:
@@ -80,7 +70,7 @@ class PipeHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if self._left > 0:
             self._left -= 1
-            self._pipe.send(messages.Logged(record.levelno, f"{record.name}: {record.getMessage()}"[:1000]))
+            self._pipe.send(supervisor.Logged(record.levelno, f"{record.name}: {record.getMessage()}"[:1000]))
 
 
 class NetworkNode:
@@ -102,13 +92,12 @@ class NetworkNode:
         await living
 
     def _on_message(self, message: Message) -> None:
-        """Called in the reading thread."""
         assert self._loop is not None
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._messages.put_nowait, message)
 
     def _on_trainer_gone(self) -> None:
-        """Called in the reading thread: end in good order if there is time, and end in any case."""
+        """End in good order if there is time, and in any case. Called in the reading thread."""
         threading.Timer(LAST_SECONDS, os._exit, (1,)).start()
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -119,26 +108,23 @@ class NetworkNode:
         try:
             await (self._visit(daemon) if self._settings.kind == "local" else self._serve(daemon))
         finally:
-            await _end(daemon)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_SECONDS):
+                    await daemon.shutdown()
+            if daemon._child.returncode is None:
+                daemon._child.kill()
 
     async def _visit(self, daemon: "P2P") -> None:
-        """Of no swarm: only ask nodes."""
+        """Ask nodes only, as a member of no swarm."""
         await self._send_ready(daemon)
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._receive(daemon))
             tasks.create_task(_raise_when_dead(daemon))
-            while True:
-                match await self._messages.get():
-                    case messages.Question() as message:
-                        tasks.create_task(self._ask(daemon, message))
-                    case unexpected:
-                        raise TypeError(f"a visitor was sent {type(unexpected).__name__}")
 
     async def _serve(self, daemon: "P2P") -> None:
         from codezero.swarm.exchange import Exchange
-        from codezero.swarm.founder_calls import FounderServicer
-        from codezero.swarm.hivemind_dht import create_node, take_part
-        from codezero.swarm.hivemind_transport import HivemindTransport, serve
-        from codezero.swarm.network_monitor import NetworkMonitor, PeerStore, ReachServicer
+        from codezero.swarm.hivemind_dht import HivemindTransport, create_node, serve, take_part
+        from codezero.swarm.network_monitor import FounderServicer, NetworkMonitor, PeerStore, ReachServicer
 
         settings = self._settings
         members = AllowList(Path(settings.members)) if settings.members else open_to_all
@@ -178,27 +164,30 @@ class NetworkNode:
         async with asyncio.timeout(LAST_SECONDS):
             addresses = [str(address) for address in await daemon.get_visible_maddrs(latest=True)]
         sockets = [str(path["unix"]) for path in (daemon._daemon_listen_maddr, daemon._client_listen_maddr)]
-        self.pipe.send(messages.NetworkReady(addresses=addresses, daemon=daemon._child.pid, sockets=sockets))
+        self.pipe.send(supervisor.NetworkReady(addresses=addresses, daemon=daemon._child.pid, sockets=sockets))
         return addresses
 
-    async def _ask(self, daemon: "P2P", question: messages.Question) -> None:
-        from codezero.swarm.founder_calls import ask_founder
+    async def _receive(
+        self, daemon: "P2P", exchange: "Exchange | None" = None, founder: "FounderServicer | None" = None
+    ) -> None:
+        """Do what the trainer's messages say; without an exchange, ask nodes only."""
+        from codezero.swarm.network_monitor import ask_founder
 
-        self.pipe.send(await ask_founder(daemon, question))
+        async def ask(question: supervisor.Question) -> None:
+            self.pipe.send(await ask_founder(daemon, question))
 
-    async def _receive(self, daemon: "P2P", exchange: "Exchange", founder: "FounderServicer") -> None:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 match await self._messages.get():
-                    case messages.OpenRound(round=round_number, hungry=hungry, environment=environment):
+                    case supervisor.Question() as message:
+                        tasks.create_task(ask(message))
+                    case supervisor.OpenRound(round=round_number, hungry=hungry, environment=environment) if exchange:
                         exchange.open_round(round_number, hungry=hungry, environment=environment)
-                    case messages.Publish() as message:
+                    case supervisor.Publish() as message if exchange:
                         exchange.publish(message)
-                    case messages.SendFeedback() as message:
-                        exchange.send_feedback(message)
-                    case messages.Question() as message:
-                        tasks.create_task(self._ask(daemon, message))
-                    case messages.Answered() as message:
+                    case supervisor.PeerFeedback() as message if exchange:
+                        exchange.feedback.add(message)
+                    case supervisor.Answered() as message if founder:
                         founder.take(message)
                     case unexpected:
                         raise TypeError(f"the trainer sent {type(unexpected).__name__}")
@@ -207,13 +196,13 @@ class NetworkNode:
         while True:
             async with asyncio.timeout(POLL_SECONDS):
                 await exchange.poll()
-            self.pipe.send(messages.Counted(exchange.take_counts(), peer_store.size))
-            await asyncio.sleep(exchange.pause(self._settings.poll_seconds))
+            self.pipe.send(supervisor.Counted(exchange.take_counts(), peer_store.size))
+            await asyncio.sleep(exchange.listener.pause(self._settings.poll_seconds))
 
 
 async def _rejoin(peer_store: "PeerStore") -> None:
     while True:
-        await asyncio.sleep(REJOIN_SECONDS if peer_store.size else ALONE_SECONDS)
+        await asyncio.sleep(5.0 if peer_store.size else 1.0)
         await peer_store.rejoin()
 
 
@@ -222,14 +211,6 @@ async def _raise_when_dead(daemon: "P2P") -> None:
     while daemon._child.returncode is None:
         await asyncio.sleep(0.5)
     raise SwarmError(f"the peer-to-peer daemon ended with code {daemon._child.returncode}")
-
-
-async def _end(daemon: "P2P") -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(LAST_SECONDS):
-            await daemon.shutdown()
-    if daemon._child.returncode is None:
-        daemon._child.kill()
 
 
 def _load_hivemind() -> None:

@@ -2,12 +2,10 @@
 
 import asyncio
 import contextlib
-import fcntl
 import ipaddress
 import logging
 import re
 import socket
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -16,24 +14,18 @@ import msgspec
 from msgspec import Meta
 
 from codezero.errors import SwarmError
-from codezero.swarm.schema import PeerId
-from codezero.system.files import read_json, write_atomic
+from codezero.system.files import PeerId, read_json, write_atomic
 
 logger = logging.getLogger(__name__)
 
-SIOCGIFADDR = 0x8915
-"""Linux's call for the IPv4 address of an interface."""
-FOLDER = "network"
-"""Below a run's folder: what its network process writes."""
-ADDRESSES = "addresses.txt"
-"""In a node's run folder: one multiaddress a line, written when others can join."""
+FOLDER = "network"  # Below a run's folder: what its network process writes
+ADDRESSES = "addresses.txt"  # In a node's run folder: one multiaddress a line, written when others can join
 DIRECT_ADDRESS = re.compile(r"/ip[46]/([0-9A-Fa-f:.]{2,45})/tcp/(\d{1,5})\b")
 CONNECT_SECONDS = 3.0
 FILE = "status.json"
 MAX_FILE = 4 << 20
 DIRECT = "direct"
-MAX_PEERS = 500
-"""In the file, the most recent first."""
+MAX_PEERS = 500  # In the file, the most recent first
 
 Text = Annotated[str, Meta(max_length=512)]
 
@@ -45,41 +37,30 @@ class PeerLine(msgspec.Struct, frozen=True, kw_only=True):
     heard_seconds_ago: float
     bodies: int
     groups: int
-    size: int
-    """Bytes of its bodies."""
-    failures: dict[str, int]
-    """By offence, those that happened."""
+    size: int  # Bytes of its bodies
+    failures: dict[str, int]  # By offence, those that happened
     penalty: float
-    state: str
-    """ok or quarantined."""
-    reason: Text
-    """Why it is refused; empty when it is not."""
-    way: Text = ""
-    """How its last body came: DIRECT, or the peer that relayed it; empty: none came since the start."""
+    state: str  # ok or quarantined
+    reason: Text  # Why it is refused; empty when it is not
+    way: Text = ""  # How its last body came: DIRECT, or the peer that relayed it; empty: none came since the start
 
 
 class NetworkStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The network process at one moment."""
 
-    time: float
-    """Seconds since 1970."""
+    time: float  # Seconds since 1970
     me: PeerId
-    addresses: list[Text]
-    """That others can join with."""
-    neighbours: int
-    """Nodes in the DHT's routing table."""
+    addresses: list[Text]  # That others can join with
+    neighbours: int  # Nodes in the DHT's routing table
     round: int | None
-    shards: int
-    """Shards of a round, as this node estimates."""
-    reachable: bool | None
-    """None: not known yet."""
-    reachability: Text
-    """In words, with the remedy; and what is wrong where nodes answer and nobody of the swarm is met."""
+    shards: int  # Shards of a round, as this node estimates
+    reachable: bool | None  # None: not known yet
+    reachability: Text  # In words, with the remedy; and what is wrong where nodes answer and nobody of the swarm is met
     peers: Annotated[list[PeerLine], Meta(max_length=MAX_PEERS)]
 
 
 def write_status(folder: Path, status: NetworkStatus) -> None:
-    """A failure is a warning."""
+    """Write the file. A failure is a warning."""
     replace_file(folder / FILE, msgspec.json.encode(status))
 
 
@@ -103,20 +84,20 @@ def read_status(folder: Path) -> NetworkStatus:
 
 
 def port_of(*addresses: str) -> int:
-    """The TCP port in the first multiaddress that has one; 0: none has."""
+    """Return the TCP port in the first multiaddress that has one; 0: none has."""
     match = re.search(r"/tcp/(\d{1,5})/", "\n".join(addresses))
     return int(match[1]) if match else 0
 
 
 async def anybody_listens(addresses: Sequence[str]) -> bool:
-    """Whether a TCP connection to one of these multiaddresses opens; True where that cannot be told so."""
+    """Open a TCP connection to one of these multiaddresses; True where that tells nothing, as of a relayed one."""
     matches = [None if "p2p-circuit" in address else DIRECT_ADDRESS.match(address) for address in addresses]
     direct = [(match[1], int(match[2])) for match in matches if match]
     return len(direct) < max(1, len(addresses)) or any(await asyncio.gather(*(opens(*way) for way in direct)))
 
 
 async def opens(host: str, port: int) -> bool:
-    """Whether something listens there."""
+    """Open a TCP connection, to tell whether something listens there."""
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
@@ -130,7 +111,7 @@ async def opens(host: str, port: int) -> bool:
 
 
 def remembered_port(addresses: Path, host: str) -> int:
-    """The port of the last start if it is free, so that peers find this node again; else 0."""
+    """Return the port of the last start if it is free, so that peers find this node again; else 0."""
     port = port_of(addresses.read_text()) if addresses.is_file() else 0
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -143,7 +124,7 @@ def remembered_port(addresses: Path, host: str) -> int:
 
 
 def outward_address(version: int = 4) -> str | None:
-    """Address of the interface that leads out, if there is one; nothing is sent. version: of IP."""
+    """Find the address of the interface that leads out, if there is one; nothing is sent. version: of IP."""
     family, outside = (socket.AF_INET6, "2001:db8::1") if version == 6 else (socket.AF_INET, "192.0.2.1")
     with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((outside, 9))
@@ -152,19 +133,12 @@ def outward_address(version: int = 4) -> str | None:
 
 
 def own_addresses(version: int = 4) -> list[str]:
-    """The outward address, or in a closed network those of all interfaces but loopback and links."""
+    """List the outward address, or in a closed network those of all interfaces but loopback and links."""
     if outward := outward_address(version):
         return [outward]
-    found: list[str] = []
-    if version == 6:
-        with contextlib.suppress(OSError):
-            for line in Path("/proc/net/if_inet6").read_text().splitlines():
-                found.append(str(ipaddress.IPv6Address(int(line[:32], 16))))
-    else:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            for _, name in socket.if_nameindex():
-                with contextlib.suppress(OSError):  # this interface has no address
-                    answer = fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("256s", name.encode()))
-                    found.append(socket.inet_ntoa(answer[20:24]))
-    addresses = map(ipaddress.ip_address, found)
+    import psutil
+
+    family = socket.AF_INET6 if version == 6 else socket.AF_INET
+    every = [entry.address for entries in psutil.net_if_addrs().values() for entry in entries if entry.family == family]
+    addresses = [ipaddress.ip_address(address.partition("%")[0]) for address in every]
     return [str(address) for address in addresses if not address.is_loopback and not address.is_link_local]

@@ -17,42 +17,25 @@ import msgspec
 from msgspec import Meta
 
 from codezero.swarm.identity import MAX_PUBLIC_KEY, MAX_SIGNATURE, Identity, peer_id_of, verify
-from codezero.swarm.schema import GROUPS, MARKET, MAX_HEADER, MAX_ROUND, Kind, WireRefusal
+from codezero.swarm.wire import GROUPS, MARKET, MAX_HEADER, MAX_ROUND, Kind, WireRefusal
 from codezero.system.files import UNDECODABLE
 from codezero.system.state import Newest
 
-LIFETIME = 300.0
-"""Seconds a record of ours lives; it is announced again at half of it while its round is open."""
+LIFETIME = 300.0  # Seconds a record of ours lives; it is announced again at half of it while its round is open
 MAX_LIFETIME = 900.0
-CLOCK_SKEW = 3.0
-"""Seconds by which honest clocks may differ."""
+CLOCK_SKEW = 3.0  # Seconds by which honest clocks may differ
 ROUNDS_BEHIND = 3
-ROUNDS_AHEAD = 16
-"""A node in a long iteration still stores what faster peers announce."""
+ROUNDS_AHEAD = 16  # A node in a long iteration still stores what faster peers announce
 MAX_SHARDS = 1024
-MAX_VALUE = 2048
-"""Bytes of a header, its RSA key and signature, and the key name, with room to spare."""
-MAX_SUBKEY = 80
-MAX_CROWD = 256
-"""Peers in one place: far above CROWD, far below the 4 MiB that a DHT key can hold."""
-VERIFIED, DECLARED = 4096, 64
-"""Signatures remembered as verified, own places remembered."""
-MAX_KEY = 160
-"""Characters of the name of a place."""
-NO_SUBKEY = (b"", b"\xc0")
-"""How hivemind marks a whole dictionary and a plain value: a record of nobody."""
-CROWD = 32
-"""Headers that one place should hold at most."""
-SPARSE = 10
-"""Headers in a place below which half as many places are enough. Far below CROWD / 2, to avoid oscillation."""
-MEMORY = 0.3
-"""Weight of the newest reading of a level."""
-FADE = 0.98
-"""What is left of the other levels after each reading: an old reading counts for nothing."""
-FAR = 0.25
-"""Share of the other reads that go to any number of shards; the rest go to half or twice the own one."""
-PROBES = 4
-"""Numbers of shards that a node tries at once while it finds nobody."""
+MAX_VALUE = 2048  # Bytes of a header, its RSA key and signature, and the key name, with room to spare
+MAX_CROWD = 256  # Peers in one place: far above CROWD, far below the 4 MiB that a DHT key can hold
+MAX_KEY = 160  # Characters of the name of a place
+CROWD = 32  # Headers that one place should hold at most
+SPARSE = 10  # Headers in a place below which half as many places are enough. Far below CROWD / 2, to avoid oscillation
+MEMORY = 0.3  # Weight of the newest reading of a level
+FADE = 0.98  # What is left of the other levels after each reading: an old reading counts for nothing
+FAR = 0.25  # Share of the other reads that go to any number of shards; the rest go to half or twice the own one
+PROBES = 4  # Numbers of shards that a node tries at once while it finds nobody
 LEVELS = tuple(2**power for power in range(MAX_SHARDS.bit_length()))
 
 
@@ -92,13 +75,11 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     key: Annotated[str, Meta(max_length=MAX_KEY)]
     public_key: Annotated[bytes, Meta(max_length=MAX_PUBLIC_KEY)]
     signature: Annotated[bytes, Meta(max_length=MAX_SIGNATURE)]
-    payload: Annotated[bytes, Meta(max_length=MAX_HEADER)]
-    """An encoded header."""
+    payload: Annotated[bytes, Meta(max_length=MAX_HEADER)]  # An encoded header
 
 
 KEY = re.compile(r"cz1/([A-Za-z0-9_.-]{1,64})/([hpm])/(0|[1-9][0-9]{0,15})/([1-9][0-9]{0,3})/(0|[1-9][0-9]{0,3})")
-OTHER_KIND = re.compile(r"cz1/[A-Za-z0-9_.-]{1,64}/(?![hpm])[a-z]/")
-"""How a key of a kind begins that another version announces, as earlier ones did versions of a policy."""
+OTHER_KIND = re.compile(r"cz1/[A-Za-z0-9_.-]{1,64}/(?![hpm])[a-z]/")  # A key of a kind that another version has
 
 
 def parse_key(key: str) -> RecordPlace:
@@ -114,13 +95,13 @@ def parse_key(key: str) -> RecordPlace:
 
 
 def shard_of(round_number: int, peer: str, shards: int, kind: Kind = GROUPS) -> int:
-    """The shard that `peer` writes to in a round; for the market in every round, as games outlast one."""
+    """Return the shard that `peer` writes to in a round; the market's in every round, as games outlast one."""
     round_number = 0 if kind == MARKET else round_number
     return int.from_bytes(hashlib.sha256(f"{round_number}|{peer}".encode()).digest()[:4], "big") % shards
 
 
 def place_of(peer: str, swarm: str, kind: Kind, round_number: int, shards: int) -> RecordPlace:
-    """Where `peer` announces."""
+    """Return the place where `peer` announces."""
     return RecordPlace(swarm, kind, round_number, shards, shard_of(round_number, peer, shards, kind))
 
 
@@ -133,17 +114,16 @@ class ShardEstimate:
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._seen: dict[int, float] = {}
-        """Number of shards -> headers in one place there, smoothed."""
+        self._seen: dict[int, float] = {}  # Number of shards -> headers in one place there, smoothed
         self.shards = 1
 
     @property
     def size(self) -> float:
-        """Peers that announce, estimated."""
+        """Estimate how many peers announce."""
         return sum(shards * headers for shards, headers in self._seen.items())
 
     def note(self, shards: int, headers: float) -> None:
-        """One place among `shards` held so many headers; decides anew."""
+        """Note that one place among `shards` held so many headers, and decide anew."""
         before = self._seen.get(shards, float(headers))
         self._seen = {level: FADE * crowded for level, crowded in self._seen.items()}
         self._seen[shards] = before + MEMORY * (headers - before)
@@ -154,11 +134,11 @@ class ShardEstimate:
 
     @property
     def alone(self) -> bool:
-        """Nobody is to be found at our number of shards."""
+        """True while nobody is to be found at our number of shards."""
         return self._seen.get(self.shards, 0.0) < 1
 
     def elsewhere(self, *, lost: bool = False) -> list[int]:
-        """Other numbers of shards to look at: whoever judges differently announces there. Several for who is lost."""
+        """Draw other numbers of shards to look at, as who judges differently announces there; several when lost."""
         if lost or self.alone:
             return self._random.sample(LEVELS, PROBES)
         near = [shards for shards in (self.shards // 2, self.shards * 2) if 1 <= shards <= MAX_SHARDS]
@@ -166,7 +146,7 @@ class ShardEstimate:
 
 
 def signed_message(swarm: str, key: str, record: DHTRecord, payload: bytes) -> bytes:
-    """What a signature covers: all that decides a record's place, owner and lifetime."""
+    """Join what a signature covers: all that decides a record's place, owner and lifetime."""
     digest = hashlib.sha256(payload).digest()
     return b"cz1" + msgspec.msgpack.encode(
         [swarm, key, record.key, record.subkey, float(record.expiration_time), digest]
@@ -184,32 +164,30 @@ class PeerRecordValidator:
         clock: Callable[[], float] = time.time,
         member: Callable[[str], bool] = lambda _peer: True,
     ) -> None:
-        self.round: int | None = None
-        """The round that is open; None: not known yet, so every round may be."""
-        self.refused: Counter[str] = Counter()
-        """Refusals by reason."""
+        self.round: int | None = None  # The round that is open; None: not known yet, so every round may be
+        self.refused: Counter[str] = Counter()  # Refusals by reason
         self.swarm, self.clock, self.member = swarm, clock, member
         self._identity = identity
-        self._keys = Newest[bytes, str](DECLARED)
-        self._verified = Newest[tuple[bytes, bytes, float, bytes], None](VERIFIED)
+        self._keys = Newest[bytes, str](64)
+        self._verified = Newest[tuple[bytes, bytes, float, bytes], None](4096)
 
     def declare(self, place: RecordPlace) -> None:
         """Name a place before storing there: hivemind gives `sign_value` only the hash of a key."""
         self._keys[place.id] = place.key
 
     def sign_value(self, record: DHTRecord) -> bytes:
-        """The record's value in an envelope with our key and signature. The place must have been declared."""
+        """Put the record's value in an envelope with our key and signature. The place must have been declared."""
         key, payload = self._keys[record.key], msgspec.msgpack.decode(record.value, type=bytes)
         signature = self._identity.sign(signed_message(self.swarm, key, record, payload))
         envelope = Envelope(key, self._identity.public_key_bytes, signature, payload)
         return msgspec.msgpack.encode(msgspec.msgpack.encode(envelope))
 
     def strip_value(self, record: DHTRecord) -> bytes:
-        """The value that was signed; hivemind asks only after `validate` agreed."""
+        """Return the value that was signed; hivemind calls this only after `validate` agreed."""
         return msgspec.msgpack.encode(_open(record.value).payload)
 
     def validate(self, record: DHTRecord) -> bool:
-        """Whether this record may be stored or believed. Refusals are counted by reason."""
+        """Decide whether this record may be stored or believed. Refusals are counted by reason."""
         try:
             self._check(record)
         except WireRefusal as refusal:
@@ -218,34 +196,19 @@ class PeerRecordValidator:
         return True
 
     def _check(self, record: DHTRecord) -> None:
-        """Cheap rules first. Raises WireRefusal."""
+        """Check cheap rules first. Raises WireRefusal."""
         if len(record.value) > MAX_VALUE:
             raise WireRefusal("size")
-        self._check_expiry(record.expiration_time)
         peer = _owner(record.subkey)
         envelope = _open(record.value)
         place = parse_key(envelope.key)
         if place.id != record.key or place.swarm != self.swarm:
             raise WireRefusal("key", "written for another place")
-        self._check_round(place.round)
+        self._check_now(peer, place.round, record.expiration_time)
         if place.shard != shard_of(place.round, peer, place.shards, place.kind):
             raise WireRefusal("shard")
         if peer_id_of(envelope.public_key) != peer:
             raise WireRefusal("owner", "signed by another peer's key")
-        if not self.member(peer):
-            raise WireRefusal("member")
-        self._check_signature(record, envelope)
-
-    def _check_expiry(self, expiry: float) -> None:
-        now = self.clock()
-        if not now - CLOCK_SKEW < expiry <= now + MAX_LIFETIME + CLOCK_SKEW:  # NaN holds no bound
-            raise WireRefusal("expiry")
-
-    def _check_round(self, round_number: int) -> None:
-        if self.round is not None and not self.round - ROUNDS_BEHIND <= round_number <= self.round + ROUNDS_AHEAD:
-            raise WireRefusal("round")
-
-    def _check_signature(self, record: DHTRecord, envelope: Envelope) -> None:
         mark = (record.key, record.subkey, record.expiration_time, hashlib.sha256(record.value).digest())
         if mark not in self._verified:
             message = signed_message(self.swarm, envelope.key, record, envelope.payload)
@@ -253,9 +216,19 @@ class PeerRecordValidator:
                 raise WireRefusal("signature")
         self._verified[mark] = None
 
+    def _check_now(self, peer: str, round_number: int, expiry: float) -> None:
+        """Check what depends on the clock, the open round and the members. Raises WireRefusal."""
+        now = self.clock()
+        if not now - CLOCK_SKEW < expiry <= now + MAX_LIFETIME + CLOCK_SKEW:  # NaN holds no bound
+            raise WireRefusal("expiry")
+        if self.round is not None and not self.round - ROUNDS_BEHIND <= round_number <= self.round + ROUNDS_AHEAD:
+            raise WireRefusal("round")
+        if not self.member(peer):
+            raise WireRefusal("member")
+
 
 def _owner(subkey: bytes) -> str:
-    if subkey in NO_SUBKEY or len(subkey) > MAX_SUBKEY:
+    if subkey in (b"", b"\xc0") or len(subkey) > 80:  # how hivemind marks a whole dictionary and a plain value
         raise WireRefusal("subkey", "a record of nobody")
     try:
         peer = msgspec.msgpack.decode(subkey, type=str)

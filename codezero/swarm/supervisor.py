@@ -1,49 +1,215 @@
-"""Starts the network process, passes messages, cleans up after it, and restarts it when it dies.
+"""The trainer's side of the network process: its messages, the bounded pipe, and how it is started and restarted.
 
-An identity belongs to one living node; a daemon that a dead one left is ended, as it holds its port and peer id.
+Neither side waits for the other: the oldest message is dropped. An identity belongs to one living node; a daemon that a
+dead one left is ended, as it holds its port and peer id.
 """
 
 import atexit
 import contextlib
+import ipaddress
 import itertools
 import logging
 import os
+import re
 import signal
 import stat
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from codezero.config import SwarmConfig
-from codezero.errors import IdentityError, SwarmError, UnreachableError
-from codezero.swarm import messages
-from codezero.swarm.messages import Message, MessagePipe, NetworkReady
+from codezero.errors import ConfigError, IdentityError, SwarmError, UnreachableError, translated
+from codezero.swarm.identity import AllowList
 from codezero.swarm.network_status import port_of, replace_file
-from codezero.system.child import how_it_ended, python, spawn
+from codezero.swarm.wire import Kind
+from codezero.system.child import Channel, how_it_ended, python, spawn
 from codezero.system.files import read_json, take_lock
 from codezero.system.signals import Backoff
 
 logger = logging.getLogger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
-STABLE_SECONDS = 60.0
-"""A process that lived this long restarts without a longer pause."""
-CLOSE_SECONDS = 6.0
-"""For the process to end in good order; it is killed then."""
-ANSWER_SECONDS = 8.0
-"""That a newcomer waits for a chain that is being started."""
-UNSENT_MESSAGES = 8
-"""Own bodies that wait for a process; the oldest are dropped."""
-WAITING_BODIES = 64
-WAITING_FEEDBACK = 256
-"""Bodies and feedback that wait for the trainer; the oldest are dropped."""
-FILE, MAX_FILE = "daemon.json", 64 << 10
-"""Where a process notes its daemon, and the bytes of that."""
+CLOSE_SECONDS = 6.0  # For the process to end in good order; it is killed then
+ANSWER_SECONDS = 8.0  # A newcomer waits so long for a chain that is being started
+WAITING_MESSAGES = 64  # In a pipe; of each of these the oldest are dropped
+WAITING_BODIES = 64  # That wait for the trainer
+FILE, MAX_FILE = "daemon.json", 64 << 10  # Where a process notes its daemon, and the bytes of that
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+LISTENING = re.compile(r"/(ip4|ip6|dns|dns4|dns6)/[^/\s]{1,255}/tcp/[1-9][0-9]{0,4}")
+ADDRESS = re.compile(r"/.+/p2p/[1-9A-HJ-NP-Za-km-z]{32,64}")
+
+
+def network_settings(config: SwarmConfig) -> SwarmConfig:
+    """`config` with absolute paths. Raises ConfigError for a bad name, host, address or members file."""
+    if not NAME.fullmatch(config.name):
+        raise ConfigError(f"swarm.name={config.name} must be 1 to 64 letters, digits, '.', '_' or '-'")
+    fault = f"swarm.host={config.host} must be an IP address of this machine, or 0.0.0.0"
+    with translated(ConfigError, fault, ValueError, reason=False):
+        ipaddress.ip_address(config.host)
+    for address in config.announce:
+        if not LISTENING.fullmatch(address):
+            raise ConfigError(f"swarm.announce: {address} is no address; write /ip4/HOST/tcp/PORT with a port above 0")
+    for address in config.bootstrap:
+        if not ADDRESS.fullmatch(address):
+            raise ConfigError(f"swarm.bootstrap: {address} is no address; write /ip4/HOST/tcp/PORT/p2p/PEER_ID")
+    members = str(Path(config.members).resolve()) if config.members else ""
+    if members:
+        AllowList(Path(members))
+    return replace(config, identity=str(Path(config.identity).resolve()), members=members)
+
+
+class OpenRound(msgspec.Struct, frozen=True, tag=True):
+    """Trainer: this round is open now."""
+
+    round: int
+    hungry: bool = False  # What had arrived was taken: refill the pull budget
+    environment: bytes = b""  # As in a header: of the problems that are learned from
+
+
+class Publish(msgspec.Struct, frozen=True, tag=True):
+    """Trainer: these are our groups, problems or message to the market of a round; announce them."""
+
+    kind: Kind
+    round: int
+    body: bytes  # As `wire.ENCODE` makes it
+    rewards: list[float | None] = []  # Mean reward of each group, None where there is none; empty for anything else
+    tokenizer: bytes = bytes(32)  # Zeros where there are no token ids
+
+
+class Question(msgspec.Struct, frozen=True, tag=True):
+    """Trainer: ask a founder's node. Network: a newcomer asks this one, about its chain, or for its invitation."""
+
+    id: int  # That the `Answered` repeats
+    body: bytes  # Empty: for the invitation
+    address: str = ""  # Of the node, ending in its peer id; empty: it is asked here
+    seconds: float = 0.0
+
+
+class Answered(msgspec.Struct, frozen=True, tag=True):
+    """Either: the answer to a `Question`."""
+
+    id: int
+    body: bytes = b""  # Empty: a refusal
+    failure: str = ""  # Why there is no answer of the node that was asked; empty: there is
+
+
+class NetworkReady(msgspec.Struct, frozen=True, tag="Ready"):  # the tag is in files of earlier versions too
+    """Network: the daemon is up."""
+
+    addresses: list[str]  # Multiaddresses others can join with
+    daemon: int  # Process id of the peer-to-peer daemon
+    sockets: list[str]  # Paths that a killed process leaves behind
+
+
+class ReceivedBody(msgspec.Struct, frozen=True, tag=True):
+    """Network: a peer's body, checked against its signed header and encoded anew."""
+
+    kind: Kind
+    peer: str
+    round: int
+    body: bytes
+    tokenizer: bytes
+
+
+class PeerFeedback(msgspec.Struct, frozen=True, tag=True):
+    """Trainer: feedback for one peer, whose problems we attempted. Network: feedback of one, decodable."""
+
+    peer: str
+    feedback: bytes  # As `wire.encode_feedback` makes it
+    trust: float = 1.0  # In the sender, (0, 1], as `PeerTrust.chance` has it
+
+
+class Counted(msgspec.Struct, frozen=True, tag=True):
+    """Network: how often what happened since the last time, by name."""
+
+    counts: dict[str, int]
+    neighbours: int  # Nodes in the DHT's routing table now
+
+
+class Logged(msgspec.Struct, frozen=True, tag=True):
+    """Network: a warning for the trainer's log."""
+
+    level: int
+    text: str
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """Network: why the process cannot go on."""
+
+    reason: str
+
+
+Message = (
+    OpenRound | Publish | PeerFeedback | Question | Answered | NetworkReady | ReceivedBody | Counted | Logged | Failed
+)
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+class MessagePipe:
+    """One end of the pipe: a thread that writes, and one that reads and calls `on_message`; last, once, `on_closed`."""
+
+    def __init__(
+        self, channel: Channel, on_message: Callable[[Message], None], on_closed: Callable[[], None] = lambda: None
+    ) -> None:
+        self._channel, self._on_message, self._on_closed = channel, on_message, on_closed
+        self._waiting: deque[msgspec.Raw] = deque(maxlen=WAITING_MESSAGES)
+        self._changed = threading.Condition()
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=target, name=f"swarm-link-{target.__name__}", daemon=True)
+            for target in (self._read, self._write)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def send(self, message: Message) -> None:
+        """Never blocks; the oldest waiting message is dropped when WAITING_MESSAGES are."""
+        with self._changed:
+            self._waiting.append(msgspec.Raw(msgspec.msgpack.encode(message)))
+            self._changed.notify()
+
+    def flush(self, seconds: float) -> None:
+        """Wait until everything was written, the other side is gone, or the time is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or not self._waiting, seconds)
+
+    def join(self, seconds: float) -> None:
+        """Wait for both threads, which end when the other side is gone, and close the channel."""
+        for thread in self._threads:
+            thread.join(seconds)
+        self._channel.close()
+
+    def _read(self) -> None:
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                self._on_message(_decoder.decode(self._channel.receive(msgspec.Raw)))
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._on_closed()
+
+    def _write(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or bool(self._waiting))
+                if self._closed:
+                    return
+                data = self._waiting[0]
+            try:
+                self._channel.send(data)
+            except (EOFError, OSError):
+                return
+            with self._changed:
+                if self._waiting and self._waiting[0] is data:
+                    self._waiting.popleft()
+                self._changed.notify_all()
 
 
 class IdentityLock:
@@ -78,7 +244,7 @@ class IdentityLock:
     def clean(self) -> None:
         """Kill the daemon of a dead network process and remove its sockets, if they are still there.
 
-        The socket's random name in its command line tells the daemon from a stranger that was given its process id.
+        The socket's random name in its command line tells the daemon from another process that was given its id.
         """
         ready, self._ready = self._ready, None
         if ready is None or not ready.sockets:
@@ -107,21 +273,18 @@ class NetworkProcess:
         """`settings`: of `network_settings`. `state`: folder for what outlives the process."""
         self.counts: Counter[str] = Counter()
         self.neighbours = self.restarts = 0
-        self.bodies: deque[messages.ReceivedBody] = deque(maxlen=WAITING_BODIES)
-        self.feedback: deque[messages.ReceivedFeedback] = deque(maxlen=WAITING_FEEDBACK)
-        """Both are for the trainer to empty."""
-        self.pid: int | None = None
-        """Process id of the network process; None while there is none."""
+        self.bodies: deque[ReceivedBody] = deque(maxlen=WAITING_BODIES)
+        self.feedback: deque[PeerFeedback] = deque(maxlen=256)  # Both are for the trainer to empty
+        self.pid: int | None = None  # Process id of the network process; None while there is none
         self._settings, self._port, self._state = settings, settings.port, state.resolve()
         self._identity_lock = IdentityLock(Path(settings.identity), self._state)
-        self._playing: messages.OpenRound | None = None
-        self._unsent: deque[Message] = deque(maxlen=UNSENT_MESSAGES)
+        self._playing: OpenRound | None = None
+        self._unsent: deque[Message] = deque(maxlen=8)  # Own bodies that wait for a process
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._failure: str | None = None
-        self._replies: dict[int, messages.Answered | None] = {}
-        """To what waits, by its id; None: there is none yet."""
-        self._questions = itertools.count(1)
+        self._replies: dict[int, Future[Answered]] = {}  # To own questions, by their ids
+        self._ids = itertools.count(1)
         self._serving: Callable[[bytes], bytes] | None = None
         self._pipe: MessagePipe | None = None
         self._ready: NetworkReady | None = None
@@ -134,7 +297,7 @@ class NetworkProcess:
         atexit.register(self.close)
 
     def wait_ready(self, seconds: float) -> NetworkReady:
-        """The process's addresses and daemon. Raises SwarmError when it failed or the time is over."""
+        """Wait for the process's addresses and daemon. Raises SwarmError when it failed or the time is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._failure or self._closing.is_set(), seconds)
             if self._ready is not None:
@@ -146,43 +309,42 @@ class NetworkProcess:
         """Raise SwarmError once for each death of the process."""
         with self._changed:
             failure, self._failure = self._failure, None
-        if failure is not None:
+        if failure:
             raise SwarmError(failure)
 
     def send(self, message: Message) -> None:
         """Send to the process, or to the next one while there is none. Every new process gets the open round."""
         with self._changed:
-            if isinstance(message, messages.OpenRound):
+            if isinstance(message, OpenRound):
                 self._playing = message
             if self._pipe is not None:
                 self._pipe.send(message)
-            elif not isinstance(message, messages.OpenRound):
+            elif not isinstance(message, OpenRound):
                 self._unsent.append(message)
 
     def ask(self, address: str, body: bytes, seconds: float) -> bytes:
-        """What a founder's node answers; see `messages.Question`. For any thread. Raises UnreachableError."""
+        """Ask a founder's node; see `Question`. For any thread. Raises UnreachableError."""
         end = time.monotonic() + seconds
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._closing.is_set(), seconds)
-            pipe, left = self._pipe, end - time.monotonic()
-            if pipe is None or left <= 0 or self._closing.is_set():
+            left = end - time.monotonic()
+            if self._pipe is None or left <= 0 or self._closing.is_set():
                 raise UnreachableError("the network process is not ready yet")
-            question = messages.Question(next(self._questions), body, address, left)
-            self._replies[question.id] = None
-            pipe.send(question)
-            try:
-                self._changed.wait_for(
-                    lambda: self._replies[question.id] or self._pipe is not pipe or self._closing.is_set(),
-                    left + CLOSE_SECONDS,
-                )
-            finally:
-                reply = self._replies.pop(question.id)
-        if reply is None or reply.failure:
-            raise UnreachableError(reply.failure if reply else "the network process did not answer")
-        return reply.body
+            question = Question(next(self._ids), body, address, left)
+            reply = self._replies[question.id] = Future[Answered]()
+            self._pipe.send(question)
+        try:
+            answered = reply.result(left + CLOSE_SECONDS)
+        except (TimeoutError, CancelledError) as error:
+            raise UnreachableError("the network process did not answer") from error
+        finally:
+            self._replies.pop(question.id, None)
+        if answered.failure:
+            raise UnreachableError(answered.failure)
+        return answered.body
 
     def serve(self, answer: Callable[[bytes], bytes]) -> None:
-        """Answer what newcomers ask with this, in threads of their own."""
+        """Answer newcomers' questions with `answer`, in threads of their own."""
         with self._changed:
             self._serving = answer
             self._changed.notify_all()
@@ -198,14 +360,14 @@ class NetworkProcess:
         self._identity_lock.release()
 
     def _supervise(self) -> None:
-        deaths = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        deaths = Backoff(1.0, 30.0)
         while True:
             began = time.monotonic()
             self._live()
             if self._closing.is_set():
                 return
             self.restarts += 1
-            if time.monotonic() - began >= STABLE_SECONDS:
+            if time.monotonic() - began >= 60.0:
                 deaths.succeeded()
             if self._closing.wait(deaths.failed()):
                 return
@@ -228,6 +390,8 @@ class NetworkProcess:
         pipe.join(CLOSE_SECONDS)
         with self._changed:
             ready, self._pipe, self._ready, self.pid, self.neighbours = self._ready, None, None, None, 0
+            for reply in list(self._replies.values()):
+                reply.cancel()
             if not self._closing.is_set():
                 self._failure = self._failure or f"the network process {how_it_ended(code)}; it is started again"
             if ready is None:
@@ -236,36 +400,37 @@ class NetworkProcess:
         self._identity_lock.clean()
 
     def _on_message(self, message: Message) -> None:
-        """Called in the reading thread."""
+        """Note or answer a message, in the reading thread."""
         with self._changed:
             match message:
-                case messages.ReceivedBody():
+                case ReceivedBody():
                     self.counts["dropped"] += len(self.bodies) == WAITING_BODIES
                     self.bodies.append(message)
-                case messages.ReceivedFeedback():
+                case PeerFeedback():
                     self.feedback.append(message)
-                case messages.Answered(id=id):
-                    self._replies.update({id: message} if id in self._replies else {})
-                case messages.Question():
+                case Answered(id=id):
+                    if (reply := self._replies.get(id)) and not reply.done():
+                        reply.set_result(message)
+                case Question():
                     threading.Thread(target=self._answer, args=(self._pipe, message), daemon=True).start()
-                case messages.Counted(counts=counts, neighbours=neighbours):
+                case Counted(counts=counts, neighbours=neighbours):
                     self.counts.update(counts)
                     self.neighbours = neighbours
                 case NetworkReady(addresses=addresses):
                     self._ready = message
                     self._identity_lock.note(message)
                     self._port = port_of(*addresses) or self._port  # neighbours will look for us there
-                case messages.Failed(reason=reason):
+                case Failed(reason=reason):
                     self._failure = f"the network process failed and is started again: {reason}"
-                case messages.Logged(level=level, text=text):
+                case Logged(level=level, text=text):
                     logger.log(level, "%s", text)
                 case _:
                     logger.warning("the network process sent %s", type(message).__name__)
             self._changed.notify_all()
 
-    def _answer(self, asker: MessagePipe, question: messages.Question) -> None:
-        """In a thread: the process asks a few at a time. To the process that asked, as each begins to count anew."""
+    def _answer(self, asker: MessagePipe, question: Question) -> None:
+        """Answer the process that asked, as each counts its questions anew. Runs in a thread of its own."""
         with self._changed:
             self._changed.wait_for(lambda: self._serving or self._closing.is_set(), ANSWER_SECONDS)
             serving = self._serving
-        asker.send(messages.Answered(question.id, serving(question.body) if serving else b""))
+        asker.send(Answered(question.id, serving(question.body) if serving else b""))

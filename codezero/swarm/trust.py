@@ -1,7 +1,7 @@
 """A node's trust in each peer: allowances, penalties and quarantines, kept in a bounded, schema-checked file.
 
 A fresh id begins clean, but with a small share of what is pulled, which grows with bodies that were fine: however many
-ids somebody invents, they crowd out nobody who earned trust. Who may have an id at all, `identity.py` decides.
+ids somebody invents, they crowd out nobody who earned trust. `identity.py` decides who may have an id at all.
 """
 
 import contextlib
@@ -20,29 +20,22 @@ from msgspec import Meta
 
 from codezero.swarm.identity import Members
 from codezero.swarm.network_status import PeerLine, replace_file
-from codezero.swarm.schema import Digest, PeerId
-from codezero.system.files import read_json
+from codezero.swarm.wire import Digest
+from codezero.system.files import PeerId, read_json
 from codezero.system.state import Newest
 
 logger = logging.getLogger(__name__)
 
-MAX_PEERS, MAX_DIGESTS, MAX_FILE = 1 << 14, 1 << 16, 16 << 20
-"""Most that a file holds, and its bytes: more than these peers and digests can take."""
-CLOCK_ERROR = 300.0
-"""Seconds by which a file may be ahead of the clock."""
-PRAISE_SECONDS = 60.0
-"""A delivered body makes penalties fade as if this much time had passed."""
-CEILING, PROBATION, PATIENCE = 2.0, 0.5, 0.4
-"""In thresholds: the largest penalty, the penalty left when a quarantine begins, the most that timeouts add up to."""
-
-EARNED = 16
-"""Fine bodies of a peer with a whole share."""
-NEWCOMERS = 1 / 3
-"""What all who never sent one weigh together at most, beside those who did."""
+MAX_PEERS, MAX_DIGESTS, MAX_FILE = 1 << 14, 1 << 16, 16 << 20  # In a file, and its bytes: more than these can take
+CLOCK_ERROR = 300.0  # Seconds by which a file may be ahead of the clock
+PRAISE_SECONDS = 60.0  # A delivered body makes penalties fade as if this much time had passed
+# In thresholds: the largest penalty, the penalty left when a quarantine begins, the most that timeouts add up to.
+CEILING, PROBATION, MOST_BY_TIMEOUTS = 2.0, 0.5, 0.4
+EARNED = 16  # Fine bodies of a peer with a whole share
 
 
 class Offence(StrEnum):
-    """What a peer did. FORGED: not what its header says. SILENT: not served. DUPLICATE: in older files alone."""
+    """FORGED: a body is not what its header says. SILENT: it was not served. DUPLICATE: in older files alone."""
 
     FORGED = "forged"
     DIGEST = "false digest"
@@ -52,8 +45,8 @@ class Offence(StrEnum):
     TIMEOUT = "timeout"
 
 
+# What an offence adds to the penalty, where it is not 1.
 WEIGHTS = {Offence.FORGED: 6.0, Offence.DIGEST: 6.0, Offence.MALFORMED: 4.0, Offence.TIMEOUT: 0.25}
-"""What an offence adds to the penalty, where it is not 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +58,15 @@ class Limits:
     bytes_per_second: float = 512.0 * 1024
     bytes_burst: float = 64.0 * 1024 * 1024
     half_life_seconds: float = 600.0
-    threshold: float = 10.0
-    """The penalty at which a quarantine begins; it halves in `half_life_seconds`."""
-    quarantine_seconds: float = 120.0
-    """The first one; each repetition doubles it."""
+    threshold: float = 10.0  # The penalty at which a quarantine begins; it halves in `half_life_seconds`
+    quarantine_seconds: float = 120.0  # The first one; each repetition doubles it
     longest_quarantine_seconds: float = 6 * 3600.0
-    forgiven_seconds: float = 24 * 3600.0
-    """So long after the end of a quarantine the next one counts as the first."""
-    peers: int = 2048
-    """Peers remembered, MAX_PEERS if that is less."""
-    digests: int = 8192
-    """Bodies remembered as used, MAX_DIGESTS if that is less."""
+    forgiven_seconds: float = 24 * 3600.0  # So long after the end of a quarantine the next one counts as the first
+    peers: int = 2048  # Peers remembered, MAX_PEERS if that is less
+    digests: int = 8192  # Bodies remembered as used, MAX_DIGESTS if that is less
 
 
-Time = Annotated[float, Meta(ge=0, le=2**53)]
-"""Seconds since 1970, so that a penalty fades while the node is down."""
+Time = Annotated[float, Meta(ge=0, le=2**53)]  # Seconds since 1970, so that a penalty fades while the node is down
 Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 
 
@@ -88,24 +75,19 @@ class PeerRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True,
 
     peer: PeerId
     seen: Time
-    settled: Time
-    """When `penalty` had its value; it fades from there."""
+    settled: Time  # When `penalty` had its value; it fades from there
     penalty: Annotated[float, Meta(ge=0, le=2**53)] = 0.0
-    until: Time = 0.0
-    """End of the last quarantine, which `cause` brought about."""
+    until: Time = 0.0  # End of the last quarantine, which `cause` brought about
     cause: Offence | None = None
     quarantines: Count = 0
     bodies: Count = 0
     groups: Count = 0
     size: Count = 0
     failures: dict[Offence, Count] = {}
-    full: dict[Literal["serving"], tuple[Time, Time]] = {}
-    """When its allowances of requests and of bytes are full again; what is left of them follows."""
+    full: dict[Literal["serving"], tuple[Time, Time]] = {}  # When its allowances of requests and bytes are full again
 
 
-class Saved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file."""
-
+class Saved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):  # the file
     v: Literal[1]
     saved: Time
     peers: Annotated[list[PeerRecord], Meta(max_length=MAX_PEERS)]
@@ -113,7 +95,7 @@ class Saved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PeerTrust:
-    """A node's trust in each peer. Used from one thread.
+    """All peers' records. Used from one thread.
 
     member: whether a peer id belongs to the swarm; others are refused and take no memory.
     clock: seconds since 1970. Set back, it prolongs a quarantine, or ends it where that would be absurd.
@@ -124,11 +106,11 @@ class PeerTrust:
         self._member, self._clock, self._limits = member, clock, limits or Limits()
         self._records: dict[str, PeerRecord] = {}
         self._used = Newest[bytes, None](min(self._limits.digests, MAX_DIGESTS))
+        # As `spend`, of an allowance that the peer shares with others.
         self.shared: Callable[[str, int, int], bool] = lambda _peer, _requests, _size: True
-        """As `spend`, of an allowance that the peer shares with others."""
 
     def refusal(self, peer: str) -> str:
-        """Why `peer` is neither served nor pulled from; empty when it is not refused."""
+        """Say why `peer` is neither served nor pulled from; empty when it is not refused."""
         if not self._member(peer):
             return "not a member of this swarm"
         record, now = self._records.get(peer), self._clock()
@@ -162,7 +144,7 @@ class PeerTrust:
         if on_purpose:
             record.seen = now
         else:
-            weight = max(0.0, min(weight, PATIENCE * threshold - penalty))
+            weight = max(0.0, min(weight, MOST_BY_TIMEOUTS * threshold - penalty))
         record.penalty, record.settled = min(CEILING * threshold, penalty + weight), now
         record.failures[offence] = record.failures.get(offence, 0) + 1
         if on_purpose and record.penalty >= threshold and not self._is_quarantined(record, now):
@@ -181,18 +163,21 @@ class PeerTrust:
         record.bodies, record.groups, record.size = record.bodies + 1, record.groups + groups, record.size + size
 
     def knows(self, peer: str) -> bool:
-        """Did `peer` send a fine body, and is it not refused?"""
+        """Tell whether `peer` sent a fine body and is not refused."""
         record = self._records.get(peer)
         return record is not None and record.bodies > 0 and not self.refusal(peer)
 
     def chance(self, peer: str) -> float:
-        """In (0, 1], to weigh draws among peers: 1 for one without penalty, least for one that is refused."""
+        """Weigh draws among peers: 1 for one without penalty, least, but above 0, for one that is refused."""
         record = self._records.get(peer)
         penalty = self._penalty(record, self._clock()) if record else 0.0
         return 1 / (1 + (CEILING * self._limits.threshold if self.refusal(peer) else penalty))
 
     def shares(self, peers: Collection[str]) -> dict[str, float]:
-        """Above 0, to weigh draws among these peers: `chance`, as far as it is earned."""
+        """Weigh draws among these peers, above 0: `chance`, as far as it is earned.
+
+        All who never sent a fine body weigh together at most a third of those who did.
+        """
         records = {peer: self._records.get(peer) for peer in peers}
         earned = {
             peer: min(1.0, record.bodies / EARNED) for peer, record in records.items() if record and record.bodies
@@ -200,11 +185,11 @@ class PeerTrust:
         shares = {peer: self.chance(peer) * earned.get(peer, 1 / EARNED) for peer in records}
         known = sum(shares[peer] for peer in earned)
         fresh = sum(shares.values()) - known
-        scale = min(1.0, NEWCOMERS * known / fresh) if earned and fresh > 0 else 1.0
+        scale = min(1.0, known / (3 * fresh)) if earned and fresh > 0 else 1.0
         return {peer: share if peer in earned else share * scale for peer, share in shares.items()}
 
     def has_read(self, digest: bytes) -> bool:
-        """Was it noted, perhaps before this process began?"""
+        """Tell whether it was noted, perhaps before this process began."""
         return digest in self._used
 
     def first_time(self, digest: bytes) -> bool:
@@ -214,7 +199,7 @@ class PeerTrust:
         return first
 
     def report(self) -> list[PeerLine]:
-        """Every remembered peer that belongs to the swarm, the last heard first."""
+        """List every remembered peer that belongs to the swarm, the latest first."""
         now = self._clock()
         records = [record for record in self._records.values() if self._member(record.peer)]
         return [
@@ -263,17 +248,18 @@ class PeerTrust:
         return self._records.setdefault(peer, PeerRecord(peer, now, now))
 
     def _forget_some(self, now: float) -> None:
-        """An eighth, the least guilty first, then the longest silent. Quarantined peers go one by one and only when all
-        are, so that fresh ids cannot wash them out."""
-        ranked = sorted(self._records.values(), key=lambda record: self._guilt(record, now))
+        """Forget an eighth, the least guilty first, then the longest silent. Quarantined peers go one by one and only
+        when all are, so that fresh ids cannot wash them out."""
+
+        def guilt(record: PeerRecord) -> tuple[bool, int, int, float]:
+            penalty = int(self._penalty(record, now))  # less than one light offence is innocence
+            worth = max(penalty, min(record.bodies, EARNED))  # nor do fresh ids wash out who earned trust
+            return self._is_quarantined(record, now), self._repetitions(record, now), worth, record.seen
+
+        ranked = sorted(self._records.values(), key=guilt)
         free = sum(not self._is_quarantined(record, now) for record in ranked)
         for record in ranked[: max(1, min(len(ranked) // 8, free))]:
             del self._records[record.peer]
-
-    def _guilt(self, record: PeerRecord, now: float) -> tuple[bool, int, int, float]:
-        penalty = int(self._penalty(record, now))  # less than one light offence is innocence
-        worth = max(penalty, min(record.bodies, EARNED))  # nor do fresh ids wash out who earned trust
-        return self._is_quarantined(record, now), self._repetitions(record, now), worth, record.seen
 
     def _penalty(self, record: PeerRecord, now: float) -> float:
         return record.penalty * 0.5 ** (max(0.0, now - record.settled) / self._limits.half_life_seconds)
@@ -286,7 +272,7 @@ class PeerTrust:
 
 
 def _pay(full: float, cost: float, rate: float, burst: float, now: float) -> float:
-    """When the allowance is full again after `cost`; infinity when that is too much."""
+    """Return when the allowance is full again after `cost`; infinity when that is too much."""
     empty = now + burst / rate
     # Further ahead than an empty one: the clock was set back, and the peer must not be locked out until it catches up.
     full = (full if now < full <= empty else now) + cost / rate

@@ -1,32 +1,45 @@
-"""Files: written whole or not at all, private ones, and whether the disk has room."""
+"""Files: written whole or not at all, private ones, whether the disk has room, and rows from anybody.
+
+Rows are lines of JSON, plain or gzipped, with a byte order mark or without, or one JSON array. What a file is stands in
+its first bytes, whatever its name, but for Parquet. Memory is bounded by the longest line, or by MAX_ARRAY.
+"""
 
 import contextlib
 import errno
 import fcntl
+import gzip
 import os
+import re
 import shutil
 import sqlite3
 import stat
 import tempfile
 import time
-from collections.abc import Generator
+import zlib
+from collections.abc import Generator, Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Annotated, Any, BinaryIO, TypeVar
+from typing import IO, Annotated, Any, BinaryIO, TypeVar, cast
 
 import msgspec
 
-from codezero.errors import ChainError, CodeZeroError, DiskFullError, WalletError, translated
+from codezero.errors import ChainError, CodeZeroError, DiskFullError, ProblemError, WalletError, translated
 
 Schema = TypeVar("Schema")
 Address = Annotated[str, msgspec.Meta(pattern=r"\A0x[0-9a-fA-F]{40}\Z")]  # of an account or a contract
 Hash = Annotated[str, msgspec.Meta(pattern=r"\A0x[0-9a-fA-F]{64}\Z")]  # of a block, a transaction or an event
 Quantity = Annotated[str, msgspec.Meta(pattern=r"\A0x[0-9a-fA-F]{1,64}\Z")]
 Hex = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]  # a SHA-256
-UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises over bytes of another form, ValidationError included."""
+PeerId = Annotated[str, msgspec.Meta(pattern=r"\A[1-9A-HJ-NP-Za-km-z]{32,64}\Z")]
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # Of msgspec; ValidationError is one
 LOCAL = "choose another folder, a local one if this file system lacks locks (NFS, SMB, FUSE)"
-LEAST = 4 << 20
-"""Bytes. Below this a disk counts as full: not even a small model's checkpoint fits."""
+MAX_ARRAY = 256 << 20  # Bytes of a file that is one JSON array
+UNPACKED, RATIO = 32 << 20, 100  # Bytes that any gzipped file may unpack to, and more for each of its own
+BYTE_ORDER_MARK, GZIP = b"\xef\xbb\xbf", b"\x1f\x8b"
+SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")  # Of files in a folder; one that is named itself may have any name
+# A string, or what Python and pandas write where a number is missing, and JSON does not know.
+NO_NUMBER = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")|-?\b(?:NaN|Infinity)\b', re.DOTALL)
+LEAST = 4 << 20  # Bytes. Below this a disk counts as full: not even a small model's checkpoint fits
 
 
 def beside_package(name: str) -> Path:
@@ -38,7 +51,7 @@ def beside_package(name: str) -> Path:
 
 @contextlib.contextmanager
 def closed_on_failure(connection: sqlite3.Connection) -> Generator[None]:
-    """For what is done first with a file that may be damaged, or somebody else's."""
+    """Close the connection if the block, the first use of a file that may be damaged, fails."""
     try:
         yield
     except BaseException:
@@ -47,13 +60,13 @@ def closed_on_failure(connection: sqlite3.Connection) -> Generator[None]:
 
 
 def lacks_room(error: Exception) -> bool:
-    """Also of errors of Rust libraries, which have the number in their text alone."""
+    """Recognize a full disk, also in errors of Rust libraries, which have the number in their text alone."""
     numbers = (errno.ENOSPC, errno.EDQUOT)
     return getattr(error, "errno", None) in numbers or any(f"(os error {number})" in str(error) for number in numbers)
 
 
 def full(folder: Path) -> str:
-    """What is wrong with the disk that a folder is on; empty: nothing, or unknown."""
+    """Say what is wrong with the disk that a folder is on; empty: nothing, or unknown."""
     with contextlib.suppress(OSError):
         free = shutil.disk_usage(folder).free
         if free < LEAST:
@@ -123,7 +136,7 @@ def _placed(part: str, path: Path) -> bool:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """For reading. Raises OSError, also for what is no regular file: a pipe would hang."""
+    """Open for reading. Raises OSError, also for what is no regular file: a pipe would hang."""
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -144,7 +157,7 @@ def read_bounded(path: Path, limit: int, *, private: bool = False) -> bytes:
 
 
 def read_json(path: Path, schema: type[Schema], limit: int) -> Schema:
-    """What a file of at most `limit` bytes holds. Raises OSError or ValueError."""
+    """Decode a file of at most `limit` bytes. Raises OSError or ValueError."""
     try:
         return msgspec.json.decode(read_bounded(path, limit), type=schema)
     except RecursionError as error:
@@ -152,13 +165,13 @@ def read_json(path: Path, schema: type[Schema], limit: int) -> Schema:
 
 
 def read_private(path: Path, limit: int, refusal: type[CodeZeroError] = WalletError) -> bytes:
-    """At most `limit` bytes of a regular file that nobody else may read. Raises `refusal`."""
+    """Read at most `limit` bytes of a regular file that nobody else may read. Raises `refusal`."""
     with translated(refusal, str(path), OSError, ValueError):
         return read_bounded(path, limit, private=True)
 
 
 def take_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
-    """Is the flock(2) on this open file taken now? Never waits; kill -9 gives it back too. Raises OSError."""
+    """Take the flock(2) on this open file, if it is free. Never waits; kill -9 gives it back too. Raises OSError."""
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         return True
@@ -176,7 +189,7 @@ class Lock:
         self.close = self._file.close
 
     def take(self, shared: bool = False) -> bool:
-        """Is it ours now? Never waits. A shared lock goes together with other shared ones. False once closed.
+        """Take it, if it is free. Never waits. A shared lock goes together with other shared ones. False once closed.
 
         Raises `refusal`.
         """
@@ -198,3 +211,89 @@ def set_aside(path: Path, most: int = 10 << 20) -> Path:
     if path.exists() and path.stat().st_size > most:
         path.replace(path.with_name(f"{path.name}.1"))
     return path
+
+
+def data_files(path: Path) -> list[Path]:
+    """The file itself, or those with rows below a folder. Raises ProblemError when there is none, and for a pipe."""
+    files = [at for at in sorted(path.rglob("*")) if at.name.endswith(SUFFIXES)] if path.is_dir() else [path]
+    if not files or not files[0].exists():
+        raise ProblemError(f"{path} is neither a file nor a directory with {', '.join(SUFFIXES)}")
+    if odd := [at for at in files if not at.is_file()]:
+        raise ProblemError(f"{odd[0]} is a pipe, a device or a folder, and rows are read twice; save them as a file")
+    return files
+
+
+def decode_row(line: bytes, schema: type[Schema]) -> Schema:
+    """One row of JSON; NaN and the infinities are null, and what of it is not used is ignored. Raises as msgspec."""
+    try:
+        return msgspec.json.decode(line, type=schema)
+    except msgspec.DecodeError:
+        if b"NaN" not in line and b"Infinity" not in line:
+            raise
+    return msgspec.json.decode(NO_NUMBER.sub(lambda match: match[1] or b"null", line), type=schema)
+
+
+class BadRows:
+    """Rows that cannot be used: how many, and what is wrong with the first of them."""
+
+    MOST = 10
+
+    def __init__(self) -> None:
+        self.count, self._first = 0, list[str]()
+
+    def add(self, fault: Exception) -> None:
+        self.count += 1
+        if self.count <= self.MOST:
+            self._first.append(str(fault)[:300])
+
+    def __str__(self) -> str:
+        more = f"; and {self.count - self.MOST} more" if self.count > self.MOST else ""
+        return f"{'; '.join(self._first)}{more}"
+
+    def refuse(self, skip: bool) -> None:
+        """Raise ProblemError when there is one, unless they may be skipped."""
+        if self.count and not skip:
+            raise ProblemError(f"{self}. Nothing was begun; mend {self.count}, or go on without them by --skip-bad")
+
+
+def refuse(fault: ProblemError, bad: BadRows | None) -> None:
+    """Note it, or raise it where nobody takes notes."""
+    if bad is None:
+        raise fault
+    bad.add(fault)
+
+
+def json_lines(file: BufferedReader, longest: int) -> Iterator[bytes]:
+    """Each line, blank ones too, or each item of an array; of one above `longest` bytes one byte more than that.
+
+    Raises OSError, and ValueError for what is no JSON, is torn, or unpacks to more than it may.
+    """
+    packed = file.peek(2)[:2] == GZIP
+    room = UNPACKED + RATIO * os.fstat(file.fileno()).st_size if packed else MAX_ARRAY
+    stream = cast(BufferedReader, gzip.GzipFile(fileobj=file)) if packed else file
+    try:
+        begun, at_start = False, True
+        for piece in iter(lambda: stream.readline(longest + 1), b""):
+            room -= len(piece)
+            if packed and room < 0:
+                raise ValueError(f"unpacks to more than {RATIO} times its size")
+            text = piece if begun else piece.removeprefix(BYTE_ORDER_MARK).lstrip()
+            if not begun and text[:1] == b"[":
+                yield from _items(text + stream.read(min(room, MAX_ARRAY) + 1))
+                return
+            if not begun and text and text[:1] != b"{":
+                raise ValueError("neither JSON lines nor a JSON array, gzipped or not, nor Parquet named .parquet")
+            if at_start:
+                yield text
+            begun, at_start = begun or bool(text), piece.endswith(b"\n")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"torn, or no gzip file: {error}") from error
+
+
+def _items(text: bytes) -> Iterator[bytes]:
+    if len(text) > MAX_ARRAY:
+        raise ValueError(f"an array above {MAX_ARRAY >> 20} MiB; write one row a line")
+    try:
+        yield from map(bytes, decode_row(text, list[msgspec.Raw]))
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"no JSON: {error}") from error

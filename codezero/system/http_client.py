@@ -1,4 +1,4 @@
-"""What our HTTP clients share: a thread, checked addresses, the environment's proxy and authorities, and reasons."""
+"""Shared by our HTTP clients: a thread, checked addresses, the environment's proxy and authorities, and reasons."""
 
 import asyncio
 import contextlib
@@ -19,8 +19,7 @@ from codezero.errors import ConfigError, translated
 
 T = TypeVar("T")
 AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-MAX_BEGINNING = 1 << 16
-"""Bytes."""
+MAX_BEGINNING = 1 << 16  # Bytes
 
 
 class LoopThread:
@@ -36,7 +35,7 @@ class LoopThread:
             runner.run(self._closing.wait())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """To be called from other threads; what interrupts them cancels the work."""
+        """Run from another thread; an exception raised in that one cancels the work."""
         running = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return running.result()
@@ -44,7 +43,7 @@ class LoopThread:
             running.cancel()
 
     def close(self) -> None:
-        """What still runs is cancelled."""
+        """Cancel the work that still runs, and end."""
         self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
 
@@ -68,7 +67,7 @@ def check_url(url: str, name: str, *, plain_http: bool = False, mend: str = "it 
 
 
 def is_loopback(url: str) -> bool:
-    """Of this machine, by a name or number that no name server decides."""
+    """Tell whether a URL is on this machine, by a name or number that no name server decides."""
     with contextlib.suppress(ValueError):
         host = urlsplit(url).hostname or ""
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -87,7 +86,7 @@ def proxy_for(url: str) -> str | None:
 
 
 def trusted() -> ssl.SSLContext:
-    """For a client's side of TLS. Raises ConfigError that names the variable."""
+    """Make the client's side of TLS. Raises ConfigError that names the variable."""
     return _trusted(tuple((name, place) for name in AUTHORITIES if (place := os.environ.get(name))))
 
 

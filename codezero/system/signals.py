@@ -10,26 +10,20 @@ from collections.abc import Callable, Generator
 from queue import Empty, SimpleQueue
 from typing import NoReturn
 
-LEASH = "CODEZERO_LEASH"
-"""Environment variable with the file descriptor of the parent-death pipe."""
-FAILED = "stopped by an error"
-"""Why a run ended that neither a limit nor a signal ended; by a signal:"""
+PARENT_PIPE = "CODEZERO_PARENT_PIPE"  # Environment variable with the parent-death pipe's file descriptor
+FAILED = "stopped by an error"  # Why a run ended that neither a limit nor a signal ended; by a signal:
 ASKED = "asked to stop"
 CUT = "asked to stop, and the iteration in flight left out"
 INTERRUPTED = "interrupted by a second signal, and the iteration in flight left out"
-LEAVING_SECONDS = 30.0
-"""From the request to stop to the end of a process; whoever asked may kill it then."""
-FINISHING_SECONDS = 20.0
-"""Of these, for the iteration in flight and its checkpoint; the rest is for giving everything back."""
+LEAVING_SECONDS = 30.0  # From the request to stop to the end of a process; whoever asked may kill it then
+FINISHING_SECONDS = 20.0  # Of these, for the iteration in flight and its checkpoint; the rest is for the clean-up
 ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-Answer = Callable[[signal.Signals, int], None]
-"""Is called with a signal and the number of those before it."""
-_jitter = random.Random().uniform
-"""Not of the shared generator, which is seeded for training."""
+Answer = Callable[[signal.Signals, int], None]  # Is called with a signal and the number of those before it
+_jitter = random.Random().uniform  # Not of the shared generator, which is seeded for training
 
 
 class Share(str):
-    """What takes its time and how much of it is done, to estimate how long it may still take. of: 0: unknown."""
+    """The progress of what takes its time, to estimate how long it may still take. of: 0: unknown."""
 
     def __new__(cls, what: str, done: int = 0, of: int = 0, note: str = "") -> "Share":
         parts = f": {done} of {of}{note}" if of else f": {done}{note}" if done else ""
@@ -50,8 +44,7 @@ class Terminated(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def unwinding() -> Generator[None]:
-    """The first SIGTERM or SIGHUP raises Terminated in the block; under nohup SIGHUP stays ignored. For the main
-    thread."""
+    """Raise Terminated at the first SIGTERM or SIGHUP, one that nohup ignores excepted. For the main thread."""
 
     def receive(which: int, _frame: object) -> NoReturn:
         signal.signal(which, before[signal.Signals(which)])
@@ -79,34 +72,24 @@ class Stop:
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
-        self.insisted: signal.Signals | None = None
-        """A later one, where signals are answered."""
-        self._asked = False
+        self.insisted: signal.Signals | None = None  # A later one, where signals are answered
+        self._requested = False
         self._wakes: SimpleQueue[None] = SimpleQueue()
 
     def __bool__(self) -> bool:
-        return self._asked
+        return self._requested
 
     def ask(self) -> None:
-        """For a signal handler or any thread."""
-        self._asked = True
+        """Request a stop, from a signal handler or any thread."""
+        self._requested = True
         self._wakes.put(None)
 
     def wait(self, seconds: float) -> bool:
-        """Until a stop is requested, `seconds` at most; whether it is."""
-        if not self._asked:
+        """Wait until a stop is requested, `seconds` at most; returns whether it is."""
+        if not self._requested:
             with contextlib.suppress(Empty):
                 self._wakes.put(self._wakes.get(timeout=max(0.0, seconds)))  # put back, as others may wait too
-        return self._asked
-
-    def _receive(self, which: signal.Signals) -> bool:
-        """Is it the first?"""
-        if self.received is not None:
-            self.insisted = self.insisted if which is signal.SIGHUP else which
-            return False
-        self.received = which
-        self.ask()
-        return True
+        return self._requested
 
     @contextlib.contextmanager
     def on_signals(self, seconds: float = 0.0, answer: Answer | None = None) -> Generator[None]:
@@ -121,8 +104,11 @@ class Stop:
         old = {which: signal.getsignal(which) for which in (*asking(), signal.SIGALRM)}
 
         def receive(which: int, _frame: object) -> None:
-            if not self._receive(signal.Signals(which)):
+            if self.received is not None:
+                self.insisted = self.insisted if which == signal.SIGHUP else signal.Signals(which)
                 return
+            self.received = signal.Signals(which)
+            self.ask()
             for usual in (signal.SIGINT, signal.SIGTERM) if answer is None else ():
                 signal.signal(usual, old[usual])
             if seconds:
@@ -202,7 +188,7 @@ def asking() -> tuple[signal.Signals, ...]:
 
 
 def again(which: signal.Signals) -> str:
-    """How a person who sent this signal leaves without what the first one brings about."""
+    """Say how a person who sent this signal leaves without what the first one brings about."""
     if which is signal.SIGHUP:
         return "SIGTERM leaves now"
     return f"{'Ctrl-C' if which is signal.SIGINT else which.name} again leaves now"
@@ -223,8 +209,8 @@ def leave(which: signal.Signals, record: Callable[[], object]) -> NoReturn:
 
 
 def end_with_parent() -> None:
-    """SIGTERM to this process once the parent that holds LEASH is gone, however it went; nothing without one."""
-    pipe = os.environ.pop(LEASH, "")
+    """Send SIGTERM to this process once the parent that holds PARENT_PIPE is gone, however it went."""
+    pipe = os.environ.pop(PARENT_PIPE, "")
 
     def wait_for_end() -> None:
         os.read(int(pipe), 1)  # nothing is ever written: this returns at the end of the pipe
@@ -235,7 +221,7 @@ def end_with_parent() -> None:
 
 
 def backoff(failures: int, first: float, longest: float) -> float:
-    """Seconds before the next try: first * 2^(failures - 1), at most `longest`, shortened at random by up to half.
+    """Return seconds before the next try: first * 2^(failures - 1), at most `longest`, shortened at random by half.
 
     failures: in a row, 1 or more. Nodes that failed together must not come back together.
     """
@@ -256,7 +242,7 @@ class Backoff:
         return max(0.0, self._due - self._clock())
 
     def failed(self) -> float:
-        """Count one; the seconds to wait."""
+        """Count a failure; returns the seconds to wait."""
         self.failures += 1
         pause = backoff(self.failures, self._first, self._longest)
         self._due = self._clock() + pause

@@ -48,8 +48,7 @@ class StateFile(Generic[T]):
     _schema: ClassVar[Any]
     _optional: ClassVar[bool]
     nested: Sequence[Persistent] = ()
-    memory: T
-    """The state of a part that keeps all of it in one object."""
+    memory: T  # The state of a part that keeps all of it in one object
 
     def __init_subclass__(cls, *, file: str = "", schema: Any = None, optional: bool = False) -> None:
         super().__init_subclass__()

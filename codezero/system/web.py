@@ -1,4 +1,4 @@
-"""What our HTTP servers do with a request: a bounded body of a known form, a rate limit, a refusal in one line."""
+"""Shared by our HTTP servers: a bounded body of a known form, a rate limit, a refusal in one line."""
 
 import asyncio
 import hmac
@@ -13,16 +13,14 @@ from codezero.errors import HttpRefusal
 from codezero.system.files import UNDECODABLE
 
 T = TypeVar("T")
-BODY_SECONDS = 10.0
-HEAD_SECONDS = 30.0
-"""How long a connection may be without a whole request head: `keepalive_timeout` of every server."""
+HEAD_SECONDS = 30.0  # How long a connection may be without a whole request head: `keepalive_timeout` of every server
 WORDS = {404: "there is nothing at this address", 405: "this address is not asked in this way"}
 
 
 async def read_body(request: web.Request, of: type[T]) -> T:
-    """Of at most the application's `client_max_size` bytes. Raises HttpRefusal: 400, 408 or 413."""
+    """Read at most the application's `client_max_size` bytes. Raises HttpRefusal: 400, 408 or 413."""
     try:
-        async with asyncio.timeout(BODY_SECONDS):
+        async with asyncio.timeout(10.0):
             return msgspec.json.decode(await request.read(), type=of)
     except TimeoutError:
         raise HttpRefusal(408, "the request came too slowly") from None

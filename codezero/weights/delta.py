@@ -1,4 +1,5 @@
-"""What changed between two states of a model, bit for bit: the gaps between the places, and the steps of their bits.
+"""A model's weights in bfloat16 as bits, and exact deltas between two states: the gaps between the places, and the
+steps of their bits.
 
 A blob is MAGIC, a `Delta` in msgpack, which names the state that it begins at, and the sha256 of all before it, which
 names the state that it leads to. A gap is of 24 bits; a step is the difference of the bits, wrapped to 16, in zigzag,
@@ -9,36 +10,141 @@ Why so small: a bfloat16 weight changes when its float32 master crosses a roundi
 one in a hundred or fewer do in an update. 10 to 13 bits a changed weight, where a place and a value take 48.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
 import hashlib
+import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import repeat
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, cast
 
 import msgspec
 import numpy as np
+import torch
 from msgspec import Meta
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 
-from codezero.errors import WeightsError, WrongBaseError, translated
-from codezero.weights.state import Bits, Weights, all_finite
+from codezero.errors import WeightsError, translated
+from codezero.system.files import replacing
+
+Bits = NDArray[np.uint16]
+_EXPONENT = np.uint16(0x7F80)  # all of these bits set: an infinity, or not a number
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The names and shapes of a model's tensors; they lie in the flat array one after the other, by name."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits."""
+        return hashlib.sha256(repr(sorted(self.shapes.items())).encode()).hexdigest()
+
+    @property
+    def size(self) -> int:
+        """Weights in all."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
+    def spans(self) -> Iterator[tuple[str, slice]]:
+        """The place of each tensor."""
+        start = 0
+        for name in sorted(self.shapes):
+            end = start + math.prod(self.shapes[name])
+            yield name, slice(start, end)
+            start = end
+
+
+@dataclass(slots=True)
+class Weights:
+    """A host copy of a model. Only `delta.apply` changes it: bits and state together, or neither."""
+
+    layout: Layout
+    bits: Bits  # of `layout.size` bfloat16 numbers
+    state: str = ""  # the digest of the delta that led here, which names where it began; at first the content
+
+    def content(self) -> str:
+        """64 hex digits: sha256 of the layout's digest and all bits."""
+        digest = hashlib.sha256(self.layout.digest.encode())
+        digest.update(self.bits.data)
+        return digest.hexdigest()
+
+    def copy_to(self, parameters: Mapping[str, torch.Tensor]) -> None:
+        """Overwrite parameters, whatever their precision and device."""
+        for name, tensor in self.tensors().items():
+            parameters[name].data.copy_(tensor)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Views, not copies."""
+        flat = torch.from_numpy(self.bits.view(np.int16)).view(torch.bfloat16)
+        return {name: flat[span].view(self.layout.shapes[name]) for name, span in self.layout.spans()}
+
+
+def layout_of(tensors: Mapping[str, torch.Tensor]) -> Layout:
+    return Layout({name: tuple(tensor.shape) for name, tensor in tensors.items()})
+
+
+def all_finite(bits: Bits) -> bool:
+    return not bool(((bits & _EXPONENT) == _EXPONENT).any())
+
+
+def weights_of(tensors: Mapping[str, torch.Tensor]) -> Weights:
+    """A copy of floating-point tensors, rounded to bfloat16. Raises WeightsError for others and for NaN or infinity."""
+    return _rounded(layout_of(tensors), tensors.__getitem__)
+
+
+def read_anchor(path: Path, expected: Layout) -> Weights:
+    """The weights of a safetensors file, whose layout is checked before any tensor is read. Raises WeightsError."""
+    try:
+        with safe_open(path, framework="pt") as opened:
+            file = cast(Any, opened)
+            layout = Layout({name: tuple(file.get_slice(name).get_shape()) for name in file.keys()})  # noqa: SIM118
+            if layout != expected:
+                raise WeightsError(f"{path} holds the weights of another model")
+            return _rounded(layout, file.get_tensor)
+    except (OSError, SafetensorError, NotImplementedError) as error:  # torch converts not every type that it reads
+        raise WeightsError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def write_anchor(weights: Weights, path: Path) -> int:
+    """Write a file as `from_pretrained` reads it, whole or not at all; its bytes. Raises OSError."""
+    with replacing(path) as file:
+        save_file(weights.tensors(), file.name, metadata={"format": "pt"})
+    return path.stat().st_size
+
+
+def _rounded(layout: Layout, tensor_of: Callable[[str], torch.Tensor]) -> Weights:
+    bits = np.empty(layout.size, np.uint16)
+    for name, span in layout.spans():
+        tensor = tensor_of(name)
+        if not tensor.is_floating_point():
+            raise WeightsError(f"{name} is of {tensor.dtype}, not of floating-point numbers")
+        rounded = tensor.detach().to("cpu", torch.bfloat16).reshape(-1)
+        bits[span] = rounded.view(torch.int16).numpy().view(np.uint16)
+    if not all_finite(bits):
+        raise WeightsError("the weights have NaN or infinity among them")
+    return Weights(layout, bits)
+
 
 MAGIC = b"czd2"
-CHUNK = 1 << 24
-"""Weights whose streams are packed and unpacked in one thread; a gap within has 24 bits."""
+CHUNK = 1 << 24  # weights whose streams are packed and unpacked in one thread; a gap within has 24 bits
 MAX_CHUNKS = 1 << 16
 DIGEST = 32
 _GAP_BYTES, _STEP_BYTES = 3, 2
-
-_Streams = Annotated[tuple[Annotated[bytes, Meta(max_length=2 * CHUNK)], ...], Meta(min_length=5, max_length=5)]
 
 
 class DeltaChunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """count: changed weights. streams: of the gaps, from the lowest byte on, then of the steps."""
 
     count: Annotated[int, Meta(ge=0, le=CHUNK)]
-    streams: _Streams
+    streams: Annotated[tuple[Annotated[bytes, Meta(max_length=2 * CHUNK)], ...], Meta(min_length=5, max_length=5)]
 
 
 class Delta(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -57,7 +163,7 @@ def encode(base: Weights, bits: Bits) -> bytes:
 
 
 def state_of(blob: bytes) -> str:
-    """Where a whole blob leads."""
+    """The state that a whole blob leads to."""
     return blob[-DIGEST:].hex()
 
 
@@ -76,11 +182,11 @@ def read_delta(blob: bytes) -> Delta:
 def apply(weights: Weights, blob: bytes) -> None:
     """Bring `weights` to where the delta leads.
 
-    Raises WrongBaseError when it begins elsewhere, WeightsError when it is broken; the weights are untouched then.
+    Raises WeightsError when it begins elsewhere or is broken; the weights are untouched then.
     """
     delta = read_delta(blob)
     if delta.base.hex() != weights.state:
-        raise WrongBaseError(f"the delta begins at {delta.base.hex()[:12]}, and these weights are {weights.state[:12]}")
+        raise WeightsError(f"the delta begins at {delta.base.hex()[:12]}, and these weights are {weights.state[:12]}")
     parts = _parts(len(weights.bits))
     if len(parts) != len(delta.chunks):
         raise WeightsError("the delta is of more or fewer weights")
@@ -120,7 +226,7 @@ def _inflated(packed: bytes, length: int) -> NDArray[np.uint8]:
 
 
 def _unpack(bits: Bits, part: slice, chunk: DeltaChunk) -> tuple[NDArray[np.intp], Bits]:
-    """The places that change, in the whole array, and what stands there afterwards."""
+    """Places in the whole array, and their new bits."""
     planes = [_inflated(stream, chunk.count) for stream in chunk.streams]
     zigzag = _joined(planes[_GAP_BYTES:])
     places = np.cumsum(_joined(planes[:_GAP_BYTES]) + 1, dtype=np.intp) - 1

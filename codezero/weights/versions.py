@@ -1,31 +1,36 @@
-"""A folder of versions of a model: who publishes them, and who follows.
+"""A folder of versions of a model: who publishes them, how they travel, and who follows.
 
 `versions.json` lists them in order, each with its state, the delta that leads there from the one before, and sometimes
-an anchor, the whole model. Who is at one of the states fetches the deltas behind it; whoever is not, or finds that the
-content is not the one published, begins at the newest anchor.
+an anchor, the whole model. A copy at one of the states fetches the deltas behind it; any other begins at the newest
+anchor. The versions come from a folder of this machine, or over HTTP by the routes that serve such a folder.
 """
 
-import logging
+import re
+import tempfile
+import time
 from collections.abc import Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Any
 
+import httpx2
 import msgspec
+from aiohttp import web
 from msgspec import Meta
 from torch import Tensor
 
-from codezero.errors import WeightsError
+from codezero.errors import WeightsError, translated
 from codezero.system.files import Hex, write_atomic
-from codezero.weights import MANIFEST, MAX_MANIFEST
-from codezero.weights.delta import apply, encode, state_of
-from codezero.weights.state import Layout, Weights, of_tensors, read_weights, write_anchor
+from codezero.system.http_client import proxy_for, trusted, why
+from codezero.system.web import check_bearer
+from codezero.weights.delta import Layout, Weights, apply, encode, read_anchor, state_of, weights_of, write_anchor
 
-logger = logging.getLogger(__name__)
-
-ANCHOR_EVERY, MAX_VERSIONS = 10, 4_000
-MAX_TABLE = 16 << 20
-"""Bytes of an anchor, or of a delta, beside what its weights take."""
+MANIFEST, MAX_MANIFEST = "versions.json", 1 << 20  # the file that lists the versions, and its bytes at most
+ANCHORS, ANCHOR_EVERY = 2, 100  # whole versions that stay, and versions from one to the next
+MAX_VERSIONS = 4_000  # of a list that is read
+MAX_TABLE = 16 << 20  # bytes of an anchor, or of a delta, beside those that its weights take
+FIRST_SECONDS, LEAST_RATE = 10.0, 1 << 20  # a file may take so long, and a second more for every so many bytes
+_FILE = re.compile(r"[0-9a-f]{64}\.(?:delta|safetensors)|" + re.escape(MANIFEST))
 _Size = Annotated[int, Meta(ge=0, le=1 << 40)]
 
 
@@ -34,8 +39,7 @@ class PolicyVersion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     number: Annotated[int, Meta(ge=0, lt=1 << 53)]
     state: Hex
-    content: Hex | None
-    """Digest of the weights themselves: of every anchor, and of every so manieth version."""
+    content: Hex | None = None  # digest of the weights themselves: of every anchor
     delta: _Size = 0
     anchor: _Size = 0
 
@@ -56,12 +60,76 @@ class VersionList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("the versions do not ascend from an anchor")
 
 
-class VersionSource(Protocol):
-    """Where versions lie: the manifest, and the files that it names."""
+class FolderSource:
+    """A folder that a `Publisher` writes, on this machine."""
 
-    def file(self, name: str, most: int) -> AbstractContextManager[Path]:
-        """A file of at most `most` bytes; what is in it is not looked at. Raises WeightsError."""
-        ...
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @contextmanager
+    def file(self, name: str, most: int) -> Generator[Path]:
+        """A file of at most `most` bytes, whose content is not checked. Raises WeightsError."""
+        path = self._folder / name
+        with translated(WeightsError, f"{self._folder} is no folder of versions, or lacks {name}", OSError):
+            size = path.stat().st_size
+        if size > most:
+            raise WeightsError(f"{path} is longer than {most} bytes")
+        yield path
+
+
+class HttpSource:
+    """The `routes` at an address. token: sent to that server alone; redirects are not followed."""
+
+    def __init__(self, url: str, token: str = "") -> None:
+        self._url = url.rstrip("/")
+        self._headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {token}"} if token else {})
+
+    @contextmanager
+    def file(self, name: str, most: int) -> Generator[Path]:
+        """See `FolderSource.file`."""
+        with tempfile.NamedTemporaryFile() as file:
+            deadline = time.monotonic() + FIRST_SECONDS + most / LEAST_RATE
+            way: Any = {"proxy": proxy_for(self._url), "verify": trusted(), "trust_env": False}
+            try:
+                with (
+                    httpx2.Client(headers=self._headers, timeout=FIRST_SECONDS, **way) as client,
+                    client.stream("GET", f"{self._url}/{name}") as response,
+                ):
+                    if response.status_code != 200:
+                        raise WeightsError(f"{self._url} answers {response.status_code} for {name}")
+                    for piece in response.iter_raw():
+                        file.write(piece)
+                        if file.tell() > most or time.monotonic() > deadline:
+                            raise WeightsError(f"{self._url} sends {name} too slowly, or more than was published")
+                file.flush()
+            except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+                raise WeightsError(f"{self._url} cannot be read: {why(error, self._url)}") from error
+            yield Path(file.name)
+
+
+VersionSource = FolderSource | HttpSource
+
+
+def open_source(where: str, token: str) -> VersionSource:
+    """An http(s) address, or a folder."""
+    return HttpSource(where, token) if where.startswith(("http://", "https://")) else FolderSource(Path(where))
+
+
+def routes(folder: Path, token: str) -> list[web.RouteDef]:
+    """GET of the manifest and of files named by digest, nothing else of the folder; in ranges too.
+
+    token: what a request has to bear; empty: whoever reaches the port may read, so that has to be a loopback address.
+    """
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        check_bearer(request, token)
+        name = request.match_info["name"]  # decoded, so there may be any character in it
+        path = folder / name
+        if not _FILE.fullmatch(name) or path.is_symlink() or not path.is_file():
+            raise web.HTTPNotFound(text="no such version")
+        return web.FileResponse(path)
+
+    return [web.get("/{name}", serve)]
 
 
 def read_manifest(source: VersionSource) -> VersionList:
@@ -73,61 +141,6 @@ def read_manifest(source: VersionSource) -> VersionList:
         raise WeightsError(f"{MANIFEST} breaks its schema: {error}") from error
 
 
-class Publisher:
-    """Writes versions into a folder of its own. Holds one copy of the newest, 2 bytes a weight."""
-
-    def __init__(self, folder: Path, *, keep: int, check_every: int, deltas: bool = True) -> None:
-        """keep: anchors that stay, with all behind the oldest. check_every: versions from one content to the next, and
-        a tenth of those from one anchor to the next, if so many can be listed. deltas: False: every version is an
-        anchor and nothing else."""
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self._keep, self._check_every, self._deltas = folder, keep, check_every, deltas
-        self._most_deltas = min(ANCHOR_EVERY * check_every, MAX_VERSIONS // (keep + 1)) - 1
-        self._newest: Weights | None = None
-        self._versions: tuple[PolicyVersion, ...] = ()
-
-    def publish(self, number: int, tensors: Mapping[str, Tensor], *, anchor: bool = False) -> PolicyVersion:
-        """The weights as a delta, and as an anchor if asked for, at the beginning, or where that is the smaller.
-
-        number: above those before, or the list begins anew. Raises OSError or WeightsError: nothing was published.
-        """
-        if self._versions and number <= self._versions[-1].number:
-            self._newest, self._versions = None, ()
-        weights, blob, before = of_tensors(tensors), b"", self._newest
-        if self._deltas and before is not None and before.layout == weights.layout:
-            blob = encode(before, weights.bits)
-        if len(blob) >= weights.bits.nbytes:
-            blob = b""
-        anchor = anchor or not blob or self._deltas_behind() >= self._most_deltas
-        whole = weights.content() if anchor or number % self._check_every == 0 else None
-        weights.state = state_of(blob) if blob else whole or ""
-        size = write_anchor(weights, self._folder / f"{whole}.safetensors") if anchor else 0
-        version = PolicyVersion(number, weights.state, whole, len(blob), size)
-        if blob:
-            write_atomic(self._folder / delta_file(version), blob)
-        versions = self._kept((*self._versions, version))
-        manifest = VersionList(weights.layout.digest, versions)
-        write_atomic(self._folder / MANIFEST, msgspec.json.encode(manifest), durable=True)
-        self._newest, self._versions = weights, versions
-        self._remove_others()
-        return version
-
-    def _deltas_behind(self) -> int:
-        """Versions since the newest anchor; numbers may have gaps, so they are counted."""
-        return next((behind for behind, version in enumerate(reversed(self._versions)) if version.anchor), 0)
-
-    def _kept(self, versions: tuple[PolicyVersion, ...]) -> tuple[PolicyVersion, ...]:
-        anchors = [index for index, version in enumerate(versions) if version.anchor]
-        first, *others = versions[anchors[-self._keep :][0] :]
-        return (msgspec.structs.replace(first, delta=0), *others)
-
-    def _remove_others(self) -> None:
-        listed = {name(version) for version in self._versions for name in (delta_file, anchor_file)} | {MANIFEST}
-        for path in self._folder.iterdir():
-            if path.name not in listed and path.is_file():
-                path.unlink(missing_ok=True)
-
-
 def delta_file(version: PolicyVersion) -> str:
     return f"{version.state}.delta"
 
@@ -136,37 +149,46 @@ def anchor_file(version: PolicyVersion) -> str:
     return f"{version.content}.safetensors"
 
 
-def catch_up(
-    source: VersionSource, own: Weights | None = None, *, layout: Layout | None = None, oldest: bool = False
-) -> tuple[Weights, PolicyVersion]:
-    """The newest weights of a source and their version; `own` are brought there where deltas lead from them.
+class Publisher:
+    """Writes versions into a folder of its own. Holds one copy of the newest, 2 bytes a weight."""
 
-    layout: of the model they are for, when there are no `own`. oldest: begin at the oldest anchor, to check all deltas
-    that lead on from there. Raises WeightsError; `own` are one of the versions then.
-    """
-    manifest = read_manifest(source)
-    layout = own.layout if own is not None else layout
-    if layout is not None and layout.digest != manifest.layout:
-        raise WeightsError("the versions are of another model")
-    versions = manifest.versions
-    states = [version.state for version in versions]
-    if own is not None and own.state in states:
-        ahead = versions[states.index(own.state) + 1 :]
-        try:
-            if all(version.delta for version in ahead):
-                _follow(source, own, ahead)
-                return own, versions[-1]
-        except WeightsError as error:
-            logger.warning("the deltas do not lead on (%s); beginning at an anchor", error)
-    first = 0 if oldest else max(index for index, version in enumerate(versions) if version.anchor)
-    anchor = versions[first]
-    with _fetched(source, anchor_file(anchor), anchor.anchor, layout) as path:
-        weights = read_weights(path, layout)
-    if weights.content() != anchor.content or weights.layout.digest != manifest.layout:
-        raise WeightsError(f"the anchor of version {anchor.number} is not what {MANIFEST} names")
-    weights.state = anchor.state
-    _follow(source, weights, versions[first + 1 :])
-    return weights, versions[-1]
+    def __init__(self, folder: Path, *, deltas: bool = True) -> None:
+        """deltas: False: every version is an anchor and nothing else."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._deltas = folder, deltas
+        self._newest: Weights | None = None
+        self._versions: tuple[PolicyVersion, ...] = ()
+
+    def publish(self, number: int, tensors: Mapping[str, Tensor], *, anchor: bool = False) -> PolicyVersion:
+        """The weights as a delta, and as an anchor if asked for, when one is due, or where that is the smaller.
+
+        number: above those before, or the list begins anew. Raises OSError or WeightsError: nothing was published.
+        """
+        if self._versions and number <= self._versions[-1].number:
+            self._newest, self._versions = None, ()
+        weights, blob, before = weights_of(tensors), b"", self._newest
+        if self._deltas and before is not None and before.layout == weights.layout:
+            blob = encode(before, weights.bits)
+        if len(blob) >= weights.bits.nbytes:
+            blob = b""
+        due = not any(version.anchor for version in self._versions[1 - ANCHOR_EVERY :])
+        content = weights.content() if anchor or due or not blob else None
+        weights.state = state_of(blob) if blob else content or ""
+        size = write_anchor(weights, self._folder / f"{content}.safetensors") if content else 0
+        version = PolicyVersion(number, weights.state, content, len(blob), size)
+        if blob:
+            write_atomic(self._folder / delta_file(version), blob)
+        versions = (*self._versions, version)
+        oldest = [at for at, listed in enumerate(versions) if listed.anchor][-ANCHORS:][0]
+        versions = (msgspec.structs.replace(versions[oldest], delta=0), *versions[oldest + 1 :])
+        manifest = VersionList(weights.layout.digest, versions)
+        write_atomic(self._folder / MANIFEST, msgspec.json.encode(manifest), durable=True)
+        self._newest, self._versions = weights, versions
+        files = {name(listed) for listed in versions for name in (delta_file, anchor_file)} | {MANIFEST}
+        for path in self._folder.iterdir():
+            if path.name not in files and path.is_file():
+                path.unlink(missing_ok=True)
+        return version
 
 
 class HostCopy:
@@ -174,36 +196,43 @@ class HostCopy:
 
     def __init__(self, source: VersionSource, layout: Layout) -> None:
         self._source, self._layout = source, layout
-        self.weights: Weights | None = None
-        """None: what comes next begins at an anchor."""
+        self.weights: Weights | None = None  # None: the next version begins at an anchor
 
     def reach(self, number: int, state: str) -> Weights:
         """The announced version, which has to be the newest. Raises WeightsError; all is fetched anew after a fault."""
-        own, self.weights = self.weights, None
-        self.weights, version = catch_up(self._source, own, layout=self._layout)
-        if (version.number, version.state) != (number, state):
-            raise WeightsError(f"the newest version there is {version.number}, not {number} as it was announced")
-        return self.weights
+        weights, self.weights = self.weights, None
+        manifest = read_manifest(self._source)
+        versions, newest = manifest.versions, manifest.versions[-1]
+        if manifest.layout != self._layout.digest:
+            raise WeightsError("the versions are of another model")
+        if (newest.number, newest.state) != (number, state):
+            raise WeightsError(f"the newest version there is {newest.number}, not {number} as it was announced")
+        at = next((at for at, version in enumerate(versions) if weights and version.state == weights.state), -1)
+        if weights is None or at < 0 or not all(version.delta for version in versions[at + 1 :]):
+            at = max(at for at, version in enumerate(versions) if version.anchor)
+            anchor = versions[at]
+            with self._fetched(anchor_file(anchor), anchor.anchor) as path:
+                weights = read_anchor(path, self._layout)
+            if weights.content() != anchor.content:
+                raise WeightsError(f"the anchor of version {anchor.number} is not what {MANIFEST} names")
+            weights.state = anchor.state
+        for version in versions[at + 1 :]:
+            with self._fetched(delta_file(version), version.delta) as path:
+                blob = path.read_bytes()
+            if state_of(blob) != version.state:
+                raise WeightsError(f"the delta of version {version.number} is not what {MANIFEST} names")
+            apply(weights, blob)
+            if version.content and weights.content() != version.content:
+                raise WeightsError(f"version {version.number} has not the content that was published")
+        self.weights = weights
+        return weights
 
-
-def _follow(source: VersionSource, weights: Weights, versions: tuple[PolicyVersion, ...]) -> None:
-    for version in versions:
-        with _fetched(source, delta_file(version), version.delta, weights.layout) as path:
-            blob = path.read_bytes()
-        if state_of(blob) != version.state:
-            raise WeightsError(f"the delta of version {version.number} is not what {MANIFEST} names")
-        apply(weights, blob)
-        if version.content and weights.content() != version.content:
-            weights.state = ""  # of no version: the next to catch up begins at an anchor
-            raise WeightsError(f"version {version.number} has not the content that was published")
-
-
-@contextmanager
-def _fetched(source: VersionSource, name: str, size: int, layout: Layout | None) -> Generator[Path]:
-    """A file of exactly `size` bytes, which suits the layout."""
-    if size == 0 or (layout is not None and size > 2 * layout.size + MAX_TABLE):
-        raise WeightsError(f"a file of {size} bytes is not of this model")
-    with source.file(name, size) as path:
-        if (length := path.stat().st_size) != size:
-            raise WeightsError(f"{name} has {length} bytes, and {size} were published")
-        yield path
+    @contextmanager
+    def _fetched(self, name: str, size: int) -> Generator[Path]:
+        """A file of exactly `size` bytes, which suits the layout."""
+        if size == 0 or size > 2 * self._layout.size + MAX_TABLE:
+            raise WeightsError(f"a file of {size} bytes is not of this model")
+        with self._source.file(name, size) as path:
+            if (length := path.stat().st_size) != size:
+                raise WeightsError(f"{name} has {length} bytes, and {size} were published")
+            yield path

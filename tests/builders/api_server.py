@@ -5,7 +5,7 @@ import contextlib
 import http.client
 import json
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,13 +53,13 @@ def full_row(iteration: int, **more: float | str) -> Metrics:
 
 def played(folder: Path, upto: int = 20, *texts: str) -> RunMonitor:
     """A run of so many iterations with an exam at each tenth; still open."""
-    made = monitor(folder)
-    made.started(0)
-    made.observe(0, exam_row(0, 0.2), [])
+    running = monitor(folder)
+    running.started(0)
+    running.observe(0, exam_row(0, 0.2), [])
     for iteration in range(1, upto + 1):
         measured = full_row(iteration) | (exam_row(iteration, 0.5) if iteration % 10 == 0 else {})
-        made.observe(iteration, measured, [group("Add up.", texts) if texts else group()])
-    return made
+        running.observe(iteration, measured, [group("Add up.", texts) if texts else group()])
+    return running
 
 
 def no_chain() -> Leaderboard:
@@ -85,10 +85,6 @@ class Served:
     port: int
     stop: Callable[[], None]
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
     def get(self, path: str, method: str = "GET") -> Answer:
         """The path goes on the wire as it is."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
@@ -113,15 +109,33 @@ async def answer_refusals(request: web.Request, handler: Handler) -> web.StreamR
 
 
 @contextlib.contextmanager
+def in_thread(serving: contextlib.AbstractAsyncContextManager[int]) -> Generator[tuple[int, Callable[[], None]]]:
+    """A server, in a thread: its port, and what ends it earlier."""
+    loop, stack = asyncio.new_event_loop(), contextlib.AsyncExitStack()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def stop() -> None:
+        asyncio.run_coroutine_threadsafe(stack.aclose(), loop).result(60)
+
+    try:
+        yield asyncio.run_coroutine_threadsafe(stack.enter_async_context(serving), loop).result(60), stop
+    finally:
+        stop()
+        asyncio.run_coroutine_threadsafe(loop.shutdown_default_executor(), loop).result(60)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@contextlib.contextmanager
 def served(
     base: Path, *, board: Callable[[], Leaderboard] = no_chain, pause: float = 0.05, silence: float = 15.0
 ) -> Generator[Served]:
     """While this lasts; `stop` ends it earlier."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
 
-    async def start() -> tuple[web.AppRunner, int]:
+    @contextlib.asynccontextmanager
+    async def serving() -> AsyncGenerator[int]:
         reader = RunReader(base, lambda folder: RunFiles(folder).view, board, parts(base.parent / "logs"))
         api = DataApi(reader, streams=Streams(pause=pause, silence=silence))
         app = web.Application(middlewares=[answer_refusals])
@@ -129,19 +143,11 @@ def served(
         app.on_shutdown.append(api.streams.close)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=5.0)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        return runner, runner.addresses[0][1]
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            yield runner.addresses[0][1]
+        finally:
+            await runner.cleanup()
 
-    runner, port = asyncio.run_coroutine_threadsafe(start(), loop).result(30)
-
-    def stop() -> None:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(30)
-
-    try:
+    with in_thread(serving()) as (port, stop):
         yield Served(port, stop)
-    finally:
-        stop()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()

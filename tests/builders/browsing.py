@@ -22,8 +22,8 @@ from codezero.login.server import STATIC
 
 def _chromium() -> str | None:
     """One that starts: on Ubuntu the command may only say that it is a snap."""
-    found = filter(None, map(shutil.which, ("chromium", "chromium-browser")))
-    return next((one for one in found if subprocess.run([one, "--version"], capture_output=True).returncode == 0), None)
+    paths = filter(None, map(shutil.which, ("chromium", "chromium-browser")))
+    return next((path for path in paths if subprocess.call([path, "--version"], stdout=subprocess.DEVNULL) == 0), None)
 
 
 CHROMIUM = _chromium()
@@ -33,9 +33,7 @@ AXE = Path(__file__).parents[2] / "modal-login" / "node_modules" / "axe-core" / 
 
 needs_browser = [
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
-    pytest.mark.skipif(
-        not (STATIC / "index.html").is_file(), reason="the page is not built; run scripts/build_page.sh"
-    ),
+    pytest.mark.skipif(not (STATIC / "index.html").is_file(), reason="run scripts/build_page.sh: there is no page"),
     pytest.mark.timeout(400),
 ]
 
@@ -78,10 +76,9 @@ def settings(folder: Path, port: int) -> list[str]:
 def served(folder: Path, port: int) -> Generator[Served]:
     """`codezero dashboard` as a process of its own, until the end of the block."""
     command = [sys.executable, "-m", "codezero", "dashboard", "--json", *settings(folder, port)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with (folder / "page.log").open("ab") as log:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1"}
-        )
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment)
     with process:
         try:
             assert process.stdout is not None
@@ -100,33 +97,20 @@ def browser(profile: Path, **options: Any) -> Generator[BrowserContext]:
         context = playwright.chromium.launch_persistent_context(
             str(profile), executable_path=CHROMIUM, headless=True, args=FLAGS, **options
         )
-        asked: list[str] = []
-        context.on("request", lambda request: asked.append(request.url))
+        urls: list[str] = []
+        context.on("request", lambda request: urls.append(request.url))
         try:
             yield context
         finally:
             context.close()
-        assert all(url.startswith(("http://localhost:", "http://127.0.0.1:", "data:", "about:")) for url in asked), (
-            asked
-        )
+        own = ("http://localhost:", "http://127.0.0.1:", "data:", "about:")
+        assert all(url.startswith(own) for url in urls), urls
 
 
-def authenticator(page: Page, *, verified: bool = True, credential: dict[str, Any] | None = None) -> tuple[Any, str]:
-    """A passkey device of this page: (the way to talk to it, its id). `credential`: what it held before."""
+def authenticator(page: Page, *, verified: bool = True) -> None:
+    """Give this page a passkey device."""
     device = page.context.new_cdp_session(page)
     device.send("WebAuthn.enable")
-    made = device.send(
-        "WebAuthn.addVirtualAuthenticator",
-        {
-            "options": {
-                "protocol": "ctap2",
-                "transport": "internal",
-                "hasResidentKey": True,
-                "hasUserVerification": True,
-                "isUserVerified": verified,
-                "automaticPresenceSimulation": True,
-                "hasPrf": True,
-            }
-        },
-    )["authenticatorId"]
-    return device, made
+    abilities = ("hasResidentKey", "hasUserVerification", "automaticPresenceSimulation", "hasPrf")
+    options = {"protocol": "ctap2", "transport": "internal", "isUserVerified": verified}
+    device.send("WebAuthn.addVirtualAuthenticator", {"options": options | dict.fromkeys(abilities, True)})

@@ -1,17 +1,19 @@
-"""A coordinator on the embedded chain or on Anvil, for tests."""
+"""A coordinator on the embedded chain or on Anvil, and endpoints that answer whatever a test wants."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
+import msgspec
 from builders.anvil import CHAIN_ID, anvil
 
-from codezero.chain.contract import FUND, ContractCoordinator, deploy
+from codezero.chain.contract import FUND, ContractCoordinator, Sender, deploy
 from codezero.chain.devchain_process import DevChainHandle
 from codezero.chain.errors import RpcError
 from codezero.chain.provider import ChainClient
-from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 
 
@@ -66,3 +68,39 @@ def found(folder: Path, backend: str = "embedded") -> Generator[Swarm]:
         owner = ContractCoordinator(client, contract, sender)
         yield Swarm(url, chain_id, contract, client, owner)
         owner.close()
+
+
+class Scripted(BaseHTTPRequestHandler):
+    """Answers what `script` returns for a request: the bytes of a body, None to hang up, or what writes by itself."""
+
+    def do_POST(self) -> None:
+        request = msgspec.json.decode(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.server.script(request)  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(body, bytes):
+            self.reply(200, body)
+        elif body is not None:
+            body(self)
+
+    def reply(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@contextmanager
+def endpoint(script: Callable[..., object]) -> Generator[str]:
+    """Its URL."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Scripted)
+    server.daemon_threads = True
+    server.script = script  # pyright: ignore[reportAttributeAccessIssue]
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

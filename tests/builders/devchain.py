@@ -66,17 +66,13 @@ def argument(number: int) -> bytes:
     return number.to_bytes(32)
 
 
-class Asked(Exception):
-    """The error object of a JSON-RPC answer."""
-
+class RpcFailure(Exception):
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(error)
         self.code, self.message, self.data = error["code"], error["message"], error.get("data")
 
 
 class Client:
-    """JSON-RPC as plain as it gets."""
-
     def __init__(self, handle: DevChainHandle) -> None:
         self.chain_id = handle.chain_id
         self.port = int(handle.url.rsplit(":", 1)[1])
@@ -92,13 +88,13 @@ class Client:
             connection.close()
 
     def ask(self, method: str, *params: object) -> Any:
-        """Raises Asked."""
+        """Raises RpcFailure."""
         request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
         status, body = self.post(json.dumps(request).encode())
         answer = json.loads(body)
         assert status == 200 and answer["id"] == request["id"] and answer["jsonrpc"] == "2.0"
         if "error" in answer:
-            raise Asked(answer["error"])
+            raise RpcFailure(answer["error"])
         return answer["result"]
 
 
@@ -115,21 +111,13 @@ class Sender:
         return int(self.client.ask("eth_getTransactionCount", self.address, "pending"), 16)
 
     def sign(self, to: str | None = None, data: bytes = b"", **fields: Any) -> str:
-        tx = {
-            "chainId": self.client.chain_id,
-            "nonce": fields.pop("nonce", None),
-            "gas": 1_000_000,
-            "value": 0,
-            "data": data,
-        }
-        if tx["nonce"] is None:
-            tx["nonce"] = self.nonce()
+        nonce = fields["nonce"] if "nonce" in fields else self.nonce()
+        tx = {"chainId": self.client.chain_id, "nonce": nonce, "gas": 1_000_000, "value": 0, "data": data}
         if "gasPrice" not in fields:
             tx |= {"maxFeePerGas": GWEI, "maxPriorityFeePerGas": 1}
         if to is not None:
             tx["to"] = bytes.fromhex(to[2:])
-        tx |= fields
-        return "0x" + self.account.sign_transaction(tx).raw_transaction.hex().removeprefix("0x")
+        return self.account.sign_transaction(tx | fields).raw_transaction.to_0x_hex()
 
     def send(self, to: str | None = None, data: bytes = b"", **fields: Any) -> dict[str, Any]:
         """Sign, send, and return the receipt."""
@@ -161,10 +149,10 @@ def write_in_parallel(client: Client, batches: list[list[str]]) -> list[subproce
 
 def written(writers: list[subprocess.Popen[str]]) -> list[str]:
     """The hashes whose receipts they got, when they have ended."""
-    told: list[str] = []
+    hashes: list[str] = []
     for writer in writers:
         assert writer.stdout is not None
         with writer.stdout as lines:
-            told += lines.read().split()
+            hashes += lines.read().split()
         writer.wait()
-    return told
+    return hashes

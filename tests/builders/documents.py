@@ -24,8 +24,7 @@ class Block:
 
     language: str
     text: str
-    needs: str
-    """What it needs that is not here; empty: nothing, it is run."""
+    needs: str  # what it needs that is not here; empty: nothing, it is run
 
     @property
     def lines(self) -> list[str]:
@@ -71,6 +70,19 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def launcher(folder: Path, body: str) -> Path:
+    """The real one, in a checkout in which everything is installed and `codezero` is `body`."""
+    scripts = {"scripts/install.sh": "exit 0", "scripts/build_page.sh": "exit 1", ".venv/bin/codezero": body}
+    texts = {name: f"#!/usr/bin/env bash\n{text}\n" for name, text in scripts.items()}
+    texts |= {name: (ROOT / name).read_text() for name in ("codezero.sh", "run_swarm.sh")}
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    return folder / "run_swarm.sh"
+
+
 @cache
 def printable() -> tuple[re.Pattern[str], ...]:
     """Every text of the program that has enough words to be known by, as a pattern with gaps."""
@@ -105,11 +117,10 @@ def same_metric(key: str, other: str) -> bool:
 
 def can_print(line: str) -> bool:
     """Is the line a text of the program whose gaps hold `…`, one word, or again such a text?"""
-    for pattern in printable():
-        found = pattern.fullmatch(line)
-        if found and all(gap == GAP or re.fullmatch(r"\w+", gap) or can_print(gap) for gap in found.groups()):
-            return True
-    return False
+    matches = filter(None, (pattern.fullmatch(line) for pattern in printable()))
+    return any(
+        all(gap == GAP or re.fullmatch(r"\w+", gap) or can_print(gap) for gap in match.groups()) for match in matches
+    )
 
 
 def listed_metrics() -> list[str]:

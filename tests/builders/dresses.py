@@ -67,8 +67,7 @@ DRESSES: dict[str, Callable[[str, str], str]] = {
     "type hints": lambda entry, code: fence(_typed(code)),
     "Windows line ends": lambda entry, code: fence(code).replace("\n", "\r\n"),
     "tabs": lambda entry, code: fence(ast.unparse(ast.parse(code)).replace("    ", "\t")),
-    "no tag": lambda entry, code: f"```\n{code}\n```",
-    "python3": lambda entry, code: f"```python3\n{code}\n```",
+    "no tag": lambda entry, code: f"```\n{code}\n```", "python3": lambda entry, code: f"```python3\n{code}\n```",
     "tildes": lambda entry, code: f"~~~python\n{code}\n~~~",
     "a longer fence": lambda entry, code: f"````python\n{code}\n````",
     "an item of a list": lambda entry, code: _item(code),
@@ -79,6 +78,5 @@ DRESSES: dict[str, Callable[[str, str], str]] = {
     "a command before it": lambda entry, code: f"```bash\npip install it\n```\n```sh\nls\n```\n{fence(code)}",
     "a draft before it": lambda entry, code: f"{fence(_draft(entry))}\nThat is wrong. Rather:\n{fence(code)}",
     "the same twice": lambda entry, code: f"{fence(code)}\nIn all:\n{fence(code)}",
-    "helpers in an earlier block": _split,
-    "bare code": lambda entry, code: code,
-}
+    "helpers in an earlier block": _split, "bare code": lambda entry, code: code,
+}  # fmt: skip

@@ -124,33 +124,8 @@ CODEFORCES: Rows = [
 ]
 
 
-def _areal(name: str, inputs: list[Any], outputs: list[Any], method: str | None = None) -> dict[str, Any]:
-    cases = {"inputs": inputs, "outputs": outputs, "fn_name": method}
-    names = dict.fromkeys(("question", "prompt", "problem", "content", "instruction", "input"))
-    return names | {"query_id": "q", name: f"A question as {name}.", "input_output": json.dumps(cases), "task": "code"}
+SETS = {"humaneval": HUMANEVAL, "mbpp": MBPP, "livecodebench": LIVECODEBENCH, "codeforces": CODEFORCES}
 
-
-LCB_V5: Rows = [
-    _areal("question", ["1 2\n", "0 0\n", "-5 3\n"], ["3\n", "0\n", "-2\n"]),
-    _areal("prompt", ["a b c\n"], ["c b a\n"]),
-    _areal("content", ["[2, 7]\n9", [[3, 3], 6]], ["[0, 1]", [0, 1]], "twoSum"),
-    _areal("instruction", [[[1, 3]], [[1, 2]]], [2, "1.5"], "mean"),
-    _areal("input", ['"abba"', ["ab c"]], [True, "false"], "same"),
-]
-
-SETS = {
-    "humaneval": HUMANEVAL, "mbpp": MBPP, "livecodebench": LIVECODEBENCH, "lcb_v5": LCB_V5, "codeforces": CODEFORCES,
-}  # fmt: skip
-
-_PROGRAMS = [
-    "print(sum(map(int, input().split())))",
-    "print(*reversed(input().split()))",
-    "class Solution:\n    def twoSum(self, nums: List[int], target: int) -> List[int]:\n"
-    "        print('looking')\n        seen = {}\n        for i, n in enumerate(nums):\n"
-    "            if target - n in seen:\n                return (seen[target - n], i)\n            seen[n] = i\n",
-    "class Solution:\n    def mean(self, nums: List[int]) -> float:\n        return sum(nums) / len(nums)",
-    "class Solution:\n    def same(self, s: str) -> bool:\n        return s == s[::-1]",
-]  # fmt: skip
 RIGHT: dict[str, list[str]] = {
     "humaneval": [
         f"def {row['entry_point']}({'xs' if 'xs' in row['prompt'] else 's' if 's: str' in row['prompt'] else 'n'}):\n"
@@ -158,8 +133,15 @@ RIGHT: dict[str, list[str]] = {
         for row in HUMANEVAL
     ],
     "mbpp": [row["code"].replace("\r\n", "\n") for row in MBPP if 11 <= row["task_id"] <= 510],
-    "livecodebench": _PROGRAMS,
-    "lcb_v5": _PROGRAMS,
+    "livecodebench": [
+        "print(sum(map(int, input().split())))",
+        "print(*reversed(input().split()))",
+        "class Solution:\n    def twoSum(self, nums: List[int], target: int) -> List[int]:\n"
+        "        print('looking')\n        seen = {}\n        for i, n in enumerate(nums):\n"
+        "            if target - n in seen:\n                return (seen[target - n], i)\n            seen[n] = i\n",
+        "class Solution:\n    def mean(self, nums: List[int]) -> float:\n        return sum(nums) / len(nums)",
+        "class Solution:\n    def same(self, s: str) -> bool:\n        return s == s[::-1]",
+    ],
     "codeforces": [
         "input()\nprint(sum(map(int, input().split())))",
         "import sys\nprint(max(map(int, sys.stdin.read().split()[1:])))",
@@ -171,7 +153,6 @@ RIGHT: dict[str, list[str]] = {
 WRONG: dict[str, list[str]] = {
     "humaneval": [f"def {row['entry_point']}(x):\n    return x" for row in HUMANEVAL],
     "mbpp": [f"def {name}(*given):\n    return 'no'" for name in ("inc", "rev", "both", "sq", "top")],
-    "lcb_v5": ["print(4)", "print(input())", *("class Solution:\n    def f(self):\n        pass",) * 3],
     "livecodebench": ["print(4)", "print(input())", *("class Solution:\n    def f(self):\n        pass",) * 3],
     "codeforces": ["print(6)", "print(1)", "print('YES')", "print(0)", "print(input())"],
 }

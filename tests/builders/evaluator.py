@@ -7,10 +7,10 @@ from typing import Any
 from codezero.code.canonical import canonical, stated_parameters
 from codezero.code.worker import StaticGuard
 from codezero.config import EvaluatorConfig
-from codezero.evaluator.audit import Auditor
 from codezero.evaluator.canaries import Canary, CanaryKind
 from codezero.evaluator.evaluator import FrozenEvaluator
-from codezero.evaluator.reliability import Watch
+from codezero.evaluator.evidence import Auditor
+from codezero.evaluator.reliability import ReliabilityMonitor
 from codezero.evaluator.types import Judge, Program, Reading
 from codezero.problems.synthetic.tasks import make_task, mutants, worked
 from codezero.types import Completion, Problem, RolloutGroup, Source, problem_id
@@ -34,15 +34,15 @@ def spelt(canary: Canary) -> str:
     return canonical(canary.code, entry, parameters=stated_parameters(question, entry))
 
 
-def build_watch(
+def build_monitor(
     judge: Judge, guard: StaticGuard, *, auditor: Auditor | None = None, identity: str = "test", **settings: Any
-) -> Watch:
+) -> ReliabilityMonitor:
     made = EvaluatorConfig(**{"canaries": 200, "canaries_per_iteration": 0, **settings})
-    return Watch(judge, guard, worked, made, identity=identity, seed=1, auditor=auditor)
+    return ReliabilityMonitor(judge, guard, worked, made, identity=identity, seed=1, auditor=auditor)
 
 
 def build_evaluator(judge: Judge, guard: StaticGuard, **settings: Any) -> FrozenEvaluator:
-    return FrozenEvaluator(build_watch(judge, guard, **settings))
+    return FrozenEvaluator(build_monitor(judge, guard, **settings))
 
 
 def problem(question: str, entry: str, *tests: str) -> Problem:

@@ -1,11 +1,7 @@
-"""A contract on the real EVM, in this process: no node, no RPC, no mining, no signatures.
-
-Every call that succeeds, event that is decoded and error that is met is noted in `visited`, so that a test can tell
-what of an ABI it has not touched.
-"""
+"""A contract on the real EVM, in this process: no node, no RPC, no mining, no signatures."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -133,7 +129,6 @@ class Decoder:
     """Reads what the EVM answers, by an ABI."""
 
     abi: list[dict[str, Any]]
-    visited: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._errors = BUILT_IN | {hash_of(entry)[:4].hex(): entry for entry in self.abi if entry["type"] == "error"}
@@ -146,7 +141,6 @@ class Decoder:
         entry = self._errors.get(data[:4].hex())
         if entry is None:
             raise Reverted("", (str(done.error),), data)
-        self.visited.add(entry["name"])
         raise Reverted(entry["name"], tuple(map(plain, decode([i["type"] for i in entry["inputs"]], data[4:]))), data)
 
     def events(self, done: Any) -> tuple[Event, ...]:
@@ -154,15 +148,14 @@ class Decoder:
 
     def _event(self, topics: Sequence[int], data: bytes) -> Event:
         entry = self._events[topics[0].to_bytes(32, "big")]
-        self.visited.add(entry["name"])
         indexed = [part for part in entry["inputs"] if part["indexed"]]
         rest = [part for part in entry["inputs"] if not part["indexed"]]
-        found = {
+        named = {
             p["name"]: decode([p["type"]], t.to_bytes(32, "big"))[0] for p, t in zip(indexed, topics[1:], strict=True)
         }
         values = decode([part["type"] for part in rest], data)
-        found |= {part["name"]: value for part, value in zip(rest, values, strict=True)}
-        return Event(entry["name"], {name: plain(value) for name, value in found.items()})
+        named |= {part["name"]: value for part, value in zip(rest, values, strict=True)}
+        return Event(entry["name"], {name: plain(value) for name, value in named.items()})
 
 
 @dataclass
@@ -183,7 +176,7 @@ class Contract:
         return hash_of(entry)[:4] + encode([part["type"] for part in entry["inputs"]], args)
 
     def call(self, name: str, *args: Any, sender: str = account(0)) -> Any:
-        """What the function answers; nothing changes. One value bare, several as a list. Raises Reverted."""
+        """Return the function's answer; nothing changes. One value bare, several as a list. Raises Reverted."""
         return self._run(name, args, sender, 0, keep=False).result
 
     def send(self, name: str, *args: Any, sender: str, value: int = 0) -> Receipt:
@@ -199,7 +192,6 @@ class Contract:
             values = [plain(value) for value in decode(types, bytes(done.output))]
         except InsufficientDataBytes:
             raise AssertionError(f"{name} answered {bytes(done.output)!r}, not {types}") from None
-        self.decoder.visited.add(name)
         return Receipt(gas, values[0] if len(values) == 1 else values or None, self.decoder.events(done))
 
 

@@ -21,7 +21,7 @@ TIMING = re.compile(r"time|seconds(/.*)?|tokens/sampled_per_second|eval/seconds|
 
 LOADER = """
 import os, sys
-import transformers, trl, codezero.cli, codezero.wiring.node
+import transformers, trl, codezero.cli, codezero.node
 import codezero.code.worker, codezero.evals.exam, codezero.evaluator.judge, codezero.models.generation
 import codezero.proposer.proposer, codezero.sandbox.monty, codezero.solver.learner, hydra, matplotlib.pyplot
 from codezero.settings import compose

@@ -9,10 +9,8 @@ from builders.swarm import eventually
 
 PORT = 38331
 OPEN = {"host": "0.0.0.0", "port": PORT}
-PATIENCE = 300.0
-"""Seconds for what has to happen; a busy machine takes one or two minutes to start a node."""
-DELAY, LONGEST = 0.1, 30.0
-"""Seconds each way of a proxy, and the most that its connections last."""
+PATIENCE = 300.0  # Seconds for what has to happen; a busy machine takes one or two minutes to start a node
+DELAY, LONGEST = 0.1, 30.0  # Seconds each way of a proxy, and the most that its connections last
 
 
 def open_node(net: Internet, folder: Path, name: str = "F", **settings: object) -> tuple[Node, list[str]]:

@@ -19,8 +19,7 @@ class Base:
     problem: Problem
     parameter: str
     right: str
-    wrong: str
-    """Expressions in `parameter`; for the program that reads stdin, whole programs."""
+    wrong: str  # expressions in `parameter`; for the program that reads stdin, whole programs
     cases: tuple[tuple[str, str], ...]
 
     @property
@@ -40,10 +39,8 @@ class Base:
 class Attack:
     kind: str
     problem: Problem
-    text: str
-    """The completion."""
-    plain: str
-    """The completion without the attack."""
+    text: str  # the completion
+    plain: str  # the completion without the attack
 
 
 def _problem(question: str, entry: str, *tests: str) -> Problem:
@@ -470,34 +467,17 @@ def _dead_programs(base: Base) -> Iterator[str]:
 # ------------------------------------------------------------------ the suite
 
 _QUARANTINED: dict[str, Callable[[Base], Iterator[str]]] = {
-    "verdict json": _verdict_json,
-    "chat tokens": _chat_tokens,
-    "hidden characters": _unreadable,
-    "look-alike names": _look_alikes,
-    "hard-coding": _tables,
-    "global state": _state,
-    "table on error": _on_error,
-    "equality override": _equality,
-    "monkeypatching": _patches,
-    "frames": _frames,
-    "exit tricks": _endings,
+    "verdict json": _verdict_json, "chat tokens": _chat_tokens, "hidden characters": _unreadable,
+    "look-alike names": _look_alikes, "hard-coding": _tables, "global state": _state, "table on error": _on_error,
+    "equality override": _equality, "monkeypatching": _patches, "frames": _frames, "exit tricks": _endings,
     "rebinding": _rebinding,
-}
+}  # fmt: skip
 _JUDGED: dict[str, Callable[[Base], Iterator[str]]] = {
-    "injection in comments": _comments,
-    "injection in docstrings": _docstrings,
-    "injection in strings": _strings,
-    "injection in f-strings": _f_strings,
-    "injection in names": _names,
-    "foreign letters": _foreign_letters,
-    "dead code padding": _padding,
-    "decorators": _decorators,
-    "aliases": _aliases,
-    "class tricks": _classes,
-    "metaprogramming": _meta,
-    "iterator tricks": _iterators,
-    "huge literals": _huge,
-}
+    "injection in comments": _comments, "injection in docstrings": _docstrings, "injection in strings": _strings,
+    "injection in f-strings": _f_strings, "injection in names": _names, "foreign letters": _foreign_letters,
+    "dead code padding": _padding, "decorators": _decorators, "aliases": _aliases, "class tricks": _classes,
+    "metaprogramming": _meta, "iterator tricks": _iterators, "huge literals": _huge,
+}  # fmt: skip
 _COMPLETIONS: dict[str, Callable[[Base], Iterator[str]]] = {
     "truncated": _truncated,
     "prose around": _prose,
@@ -527,5 +507,4 @@ def _all() -> Iterator[Attack]:
 
 
 ATTACKS = tuple(_all())
-QUARANTINED = frozenset((*_QUARANTINED, "hard-coded programs"))
-"""Kinds that earn no gradient, let alone a reward."""
+QUARANTINED = frozenset((*_QUARANTINED, "hard-coded programs"))  # kinds that earn no gradient, let alone a reward

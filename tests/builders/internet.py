@@ -41,8 +41,7 @@ class Internet:
 
     def __init__(self) -> None:
         self._prefix, self._names, self._outside, self._inside = f"cz{os.getpid()}", list[str](), 0, 0
-        self._lans: dict[str, str] = {}
-        """The first three numbers of the addresses behind a router."""
+        self._lans: dict[str, str] = {}  # The first three numbers of the addresses behind a router
         self.nodes: list[Node] = []
         self._add("net")
         self._ip("net", "link add br0 type bridge")

@@ -1,16 +1,15 @@
 """A real page server on a free port, in a thread, and a browser that does only what it is told."""
 
-import asyncio
 import contextlib
 import http.client
 import json
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
 
+from builders.api_server import in_thread
 from eth_account import Account
 from fakes.authenticator import Authenticator
 
@@ -62,8 +61,7 @@ class Page:
     clock: Clock
     cookie: str = ""
     cookies: list[str] = field(default_factory=list)
-    at: str = ""
-    """Another origin that the tab shows; empty: `origin`."""
+    at: str = ""  # another origin that the tab shows; empty: `origin`
 
     @property
     def origin(self) -> str:
@@ -112,19 +110,22 @@ class Page:
         assert answer.status == 200, answer.raw
         return answer.json["ticket"], answer.json["options"]
 
-    def claim_with(self, key: Authenticator, **changes: object) -> Answer:
+    def claim_body(self, key: Authenticator, origin: str = "") -> dict[str, Any]:
+        """The second request's, of a claim. origin: which the browser signs; empty: the tab's."""
         ticket, options = self.options("/api/claim/passkey/options", {"code": self.codes[-1]})
-        credential, prf = key.create(options, self.at or self.origin)
-        return self.post(
-            "/api/claim/passkey/verify", {"ticket": ticket, "credential": credential, "prf": prf} | changes
-        )
+        credential, prf = key.create(options, origin or self.at or self.origin)
+        return {"ticket": ticket, "credential": credential, "prf": prf}
+
+    def login_body(self, key: Authenticator, origin: str = "") -> dict[str, Any]:
+        ticket, options = self.options("/api/login/passkey/options", {})
+        credential, prf = key.get(options, origin or self.at or self.origin)
+        return {"ticket": ticket, "credential": credential, "prf": prf}
+
+    def claim_with(self, key: Authenticator, **changes: object) -> Answer:
+        return self.post("/api/claim/passkey/verify", self.claim_body(key) | changes)
 
     def log_in_with(self, key: Authenticator, **changes: object) -> Answer:
-        ticket, options = self.options("/api/login/passkey/options", {})
-        credential, prf = key.get(options, self.at or self.origin)
-        return self.post(
-            "/api/login/passkey/verify", {"ticket": ticket, "credential": credential, "prf": prf} | changes
-        )
+        return self.post("/api/login/passkey/verify", self.login_body(key) | changes)
 
 
 class NoAccount:
@@ -149,35 +150,10 @@ def page(
     origins: Sequence[str] = (),
 ) -> Iterator[Page]:
     """A server on `folder`; the next one on the same folder is what a restart leaves."""
-    codes: list[str] = []
-    clock = clock or Clock()
+    codes, clock = list[str](), clock or Clock()
     login = Login(folder, announce=codes.append, accounts=accounts, clock=clock, chain_id=lambda: 31337)
-    loop = asyncio.new_event_loop()
-    started: list[int] = []
-    ready, ended = threading.Event(), asyncio.Event()
-
-    async def main() -> None:
-        async with serving(build_app(login, *routes, origins=origins), 0, entry) as port:
-            started.append(port)
-            ready.set()
-            await ended.wait()
-
-    def work() -> None:
-        try:
-            loop.run_until_complete(main())
-        finally:
-            ready.set()
-            loop.run_until_complete(loop.shutdown_default_executor())
-            loop.close()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    ready.wait()
-    try:
-        yield Page(started[0], login, codes, clock, cookie)
-    finally:
-        loop.call_soon_threadsafe(ended.set)
-        thread.join()
+    with in_thread(serving(build_app(login, *routes, origins=origins), 0, entry)) as (port, _):
+        yield Page(port, login, codes, clock, cookie)
 
 
 class ThrowAway:

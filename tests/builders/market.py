@@ -1,122 +1,164 @@
-"""Games, reports and random plays of the market."""
+"""Games, a settled ledger, and players of one market in memory: a hub delivers posts, judges are of known worth."""
 
+import hashlib
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 
-from codezero.market.games import NONE, ONE, STEPS, VERDICTS, Evidence, Game, GameKind, Opening, StepReport
-from codezero.market.jury import PROVEN, Ballot, as_bits, decide, places, settle
-from codezero.market.ledger import FILE, NOTE, Fact, GameResult, Ledger, LedgerRow, PlayerNote, PriceRow
-from codezero.market.payout import STAKE, Position, Sealed, positions, seal_root
-
-SALT = b"s" * 32
-REFERENCE = "def f(n):\n    return n + 1"
+from codezero import types
+from codezero.config import MarketConfig
+from codezero.market.games import STEPS, Game, Reports, pay
+from codezero.market.ledger import FILE, GameResult, Ledger, PlayerNote
+from codezero.market.play import Player
+from codezero.market.record import PriceRow, Score, gain
+from codezero.sandbox.monty import MontySandbox
+from codezero.types import Completion, Post, Problem, RolloutGroup, ScoredGroup, Source, Standing, problem_id
 
 
 def peer(number: int) -> str:
     return "Qm" + "abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ"[number % 48] * 44
 
 
-def program_game(opener: str = peer(40), round: int = 10) -> Game:
-    return Game(GameKind.PROGRAM, "swarm", opener, round, "f(n) adds one", REFERENCE, ("assert f(1) == 2",), VERDICTS)
-
-
-def value_game(opener: str = peer(40), reference: str = REFERENCE, answers: tuple[str, ...] = ("1", "2", NONE)) -> Game:
-    """reference: empty where nobody knows a solution."""
-    commitment = Opening(SALT, SALT, reference).commitment
-    return Game(GameKind.VALUE, "swarm", opener, 10, "f(n) adds one", "", ("f(1)",), answers, peer(41), commitment)
-
-
-def opening_of(game: Game, reference: str = REFERENCE) -> dict[bytes, Opening]:
-    return {game.id: Opening(game.id, SALT, reference)}
-
-
-def probabilities(random: Random, answers: int, sharpness: float = 1.0) -> tuple[int, ...]:
-    cut = [random.random() ** sharpness + 1e-9 for _ in range(answers)]
-    whole = [int(ONE * part / sum(cut)) for part in cut]
-    whole[random.randrange(answers)] += ONE - sum(whole)
-    return tuple(whole)
-
-
-def random_positions(random: Random, answers: int, peers: int, *, stake: int = 10_000) -> list[Position]:
-    """Some come late, some report once; stakes from 1 to `stake` milli-points."""
-    found: list[Position] = []
-    for number in range(peers):
-        first = 0 if random.random() < 0.7 else random.randrange(STEPS)
-        steps = [step == first or (step > first and random.random() < 0.6) for step in range(STEPS)]
-        reports = [probabilities(random, answers, random.choice([1, 4, 30])) if yes else None for yes in steps]
-        found.append(Position(peer(number), random.randint(1, stake), tuple(reports)))
-    return found
-
-
-def reports_on(game: Game, *qs: tuple[int, ...] | None) -> tuple[StepReport, ...]:
-    """One for each step from the first on; None: none."""
-    return tuple(StepReport(game.id, step, q) for step, q in enumerate(qs) if q is not None)
-
-
 ME = peer(0)
+
+
+def a_game(opener: str = peer(40), round: int = 10, **changes: Any) -> Game:
+    game = Game("swarm", opener, round, "f(n) adds one", "def f(n):\n    return n + 1", ("assert f(1) == 2",))
+    return msgspec.structs.replace(game, **changes)
+
+
+def ended_game(number: int, round: int = 100) -> Game:
+    return a_game(peer(20 + number % 20), round - 20 + 10 * (number % 2), question=f"question {number}")
 
 
 def small_ledger(folder: Path, *, games: int = 3, round: int = 100) -> list[Game]:
     """`market.sqlite` of node ME: `games` games each that seven peers played, settled, and one open. Oldest first."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = [played(round - 20 + 10 * (number % 2), f"question {number}") for number in range(games)]
+    ended = [ended_game(number, round) for number in range(games)]
+    reports: dict[str, Reports] = {peer(number): [5000 + 600 * number] * STEPS for number in range(7)}
     with closing(Ledger(folder / FILE)) as ledger:
-        for game in made:
-            ledger.put(Fact.GAME, game.round, game.opener, game.id, game)
-        for start in {game.round for game in made}:
-            _play(ledger, [game for game in made if game.round == start])
-        open_game = msgspec.structs.replace(program_game(round=round - 2), question="is open <img src=x>\u202e")
-        place = open_game.round, open_game.opener, open_game.id
-        ledger.put(Fact.GAME, *place, open_game)
-        ledger.put(Fact.SEAL, round - 1, ME, b"", (SALT, reports_on(open_game, (7000, 3000))))
-        ledger.put(Fact.PRICE, *place, PriceRow([[0.5, 0.5], [0.7, 0.3]], [[0.5, 0.5], [0.6, 0.4]], 3))
-        ledger.put(Fact.EVIDENCE, *place, Evidence(open_game.id, (True, None, False)))
-        ledger.put(Fact.NOTE, 0, "", NOTE, PlayerNote(round, "", {"settled": games}))
-    return [*made, open_game]
+        for at, game in enumerate(ended):
+            ledger.add(game)
+            for name, steps in reports.items():
+                for step, q in enumerate(steps):
+                    ledger.add_report(game.id, name, game.round + 1 + step, q or 0)
+            brier = {"own": 0.4, "mean": 0.3, "price": 0.2 + 0.01 * (at % 3)}
+            prices = PriceRow([0.5, 0.6, 0.7, 0.8], 6)
+            result = GameResult(right=True, wins=pay(reports, True), price=prices, brier=brier)
+            scores = {name: Score(game.opener, *(gain(steps[0], True),) * 2) for name, steps in reports.items()}
+            ledger.settle(game, result, scores)
+        live = a_game(round=round - 2, question="is open <img src=x>\u202e")
+        ledger.add(live)
+        ledger.add_report(live.id, ME, live.round + 1, 7000)
+        ledger.add_evidence(live.id, live.opener, (True, None, False))
+        ledger.write_note(PlayerNote(round, ""))
+    return [*ended, live]
 
 
-def played(round: int, question: str) -> Game:
-    return msgspec.structs.replace(value_game(answers=("2", "1", NONE)), round=round, question=question)
+class Hub:
+    """Delivers every post to everybody else, unless `lost` says so."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, list[Post]] = {}
+        self.lost: Callable[[str, str], bool] = lambda sender, receiver: False
+        self.posts = 0
+
+    def of(self, name: str) -> Any:
+        self.waiting.setdefault(name, [])
+        return SimpleNamespace(
+            peer_id=name, posts=lambda: self._take(name), post=lambda data, n: self.post(name, data, n)
+        )
+
+    def _take(self, name: str) -> list[Post]:
+        posts, self.waiting[name] = self.waiting[name], []
+        return posts
+
+    def post(self, name: str, payload: bytes, number: int) -> None:
+        self.posts += 1
+        for other, posts in self.waiting.items():
+            if other != name and not self.lost(name, other):
+                posts.append(Post(name, number, payload))
 
 
-def _play(ledger: Ledger, games: list[Game]) -> None:
-    """Seals of seven peers, the last of whom hides one; ballots of five of them; settled by the real functions."""
-    start, peers = games[0].round, [peer(number) for number in range(7)]
-    roots: dict[tuple[str, int], bytes] = {}
-    reveals: dict[tuple[str, int], Sealed] = {}
-    openings = {game.id: opening_of(game)[game.id] for game in games}
-    for number, name in enumerate(peers):
-        for step in range(STEPS):
-            q = (5000 + 600 * number, 3000 - 300 * number, 2000 - 300 * number)
-            reports = tuple(
-                report for game in games for report in reports_on(game, *[q] * STEPS) if report.step == step
-            )
-            place, root = (name, start + 1 + step), seal_root(name, SALT, reports)
-            roots[place] = root
-            ledger.put(Fact.ROOT, place[1], name, root, root)
-            if name == ME:
-                ledger.put(Fact.SEAL, place[1], name, b"", (SALT, reports))
-            if (number, step) != (6, 2):
-                reveals[place] = SALT, reports
-                ledger.put(Fact.REVEAL, place[1], name, root, reveals[place])
-    anchored = {n: {name: root for (name, at), root in roots.items() if at == n} for n in games[0].reporting}
-    shown = as_bits(reveals, places(games[0], anchored))
-    sheet = tuple(openings), (PROVEN,) * len(openings), shown
-    for name in peers[1:6]:
-        ledger.put(Fact.BALLOT, start, name, b"", sheet)
-    for game in games:
-        place = game.round, game.opener, game.id
-        held = positions(game, dict.fromkeys(peers, STAKE), roots, reveals)
-        ballots = [Ballot(game.id, name, PROVEN, shown) for name in peers[1:6]]
-        ended = settle(game, held, decide(game, peers, ballots, places(game, anchored)), 0)
-        assert not ended.void
-        brier = {"own": 0.4, "equal": 0.3, "skilled": 0.2 + 0.01 * (len(game.question) % 3), "robust": 0.25}
-        result = GameResult(answer=0, truth=0, wins=ended.wins, jury=peers, brier=brier, price=0.81, right=True)
-        ledger.put(Fact.OPENING, *place, openings[game.id])
-        ledger.put(Fact.PRICE, *place, PriceRow([[0.5, 0.3, 0.2]] * 4, [[0.5, 0.3, 0.2]] * 4, 6))
-        ledger.put(Fact.VALUES, *place, [("2", 1.0)])
-        ledger.put(Fact.CONFIRMED, *place, "2")
-        ledger.settle(LedgerRow(*place, result), ended.wins, ended.scores)
+class KnowingJudge:
+    """Says of a right program with probability `skill` that it is right; with 0.5 it is not sure of anything."""
+
+    def __init__(self, skill: float) -> None:
+        self.skill = skill
+
+    def score(self, groups: Sequence[RolloutGroup]) -> list[ScoredGroup]:
+        beliefs = [[self._belief(completion.text) for completion in group.completions] for group in groups]
+        judged = types.Status.JUDGED
+        verdicts = [tuple(types.Verdict(belief, belief, 1, 1, 1, 1, judged) for belief in row) for row in beliefs]
+        return list(map(ScoredGroup, groups, verdicts))
+
+    def _belief(self, text: str) -> float:
+        draw = int.from_bytes(hashlib.sha256(f"{self.skill}{text}".encode()).digest()[:4], "big") / 2**32
+        if self.skill == 0.5:
+            return 0.5
+        return 0.9 if ("+ 1\n" in text) is (draw < self.skill) else 0.1
+
+
+@dataclass
+class Table:
+    """Players and what they share. execute: who executes."""
+
+    folder: Path
+    count: int = 8
+    execute: Callable[[int], bool] = lambda number: True
+    skills: Callable[[int], float] = lambda number: 0.9
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    hub: Hub = field(default_factory=Hub)
+    round: int = 0
+
+    def __post_init__(self) -> None:
+        self.names = [peer(number) for number in range(self.count)]
+        self.sandbox = MontySandbox()
+        self.players = [self.player(number) for number in range(self.count)]
+
+    def player(self, number: int) -> Player:
+        folder = self.folder / str(number)
+        folder.mkdir(exist_ok=True)
+        return Player(
+            MarketConfig(enabled=True, execute=self.execute(number), **self.settings), "swarm",
+            self.hub.of(self.names[number]), self.ledger(number), KnowingJudge(self.skills(number)),  # pyright: ignore
+            self.sandbox if self.execute(number) else None,
+            block="best", seed=number, logs=folder, clock=lambda: 0.0,
+        )  # fmt: skip
+
+    def ledger(self, number: int) -> Ledger:
+        return Ledger(self.folder / str(number) / FILE)
+
+    def close(self) -> None:
+        for player in self.players:
+            player.close()
+        self.sandbox.close()
+
+    def restart(self, number: int) -> None:
+        self.players[number].close()
+        self.players[number] = self.player(number)
+
+    def judged(self, number: int) -> list[ScoredGroup]:
+        """Own attempts at a problem, right and wrong ones."""
+        shift = Random(1000 * self.round + number).randrange(1000)
+        text = f"Write f that adds {shift} to its argument, and one more."
+        tests = (f"assert f({shift}) == {2 * shift + 1}", f"assert f(0) == {shift + 1}")
+        problem = Problem(problem_id(text, tests), text, tests, "f", Source.SYNTHETIC, Standing.REFERENCE)
+        codes = [f"def f(n):\n    return n + {shift} + {step}" for step in (1, 2)]
+        texts = tuple(Completion(f"```python\n{code}\n```", (), (), True) for code in codes)
+        return KnowingJudge(self.skills(number)).score([RolloutGroup(problem, texts, self.names[number], 0, 0)])
+
+    def turn(self, rounds: int = 1, *, turns: int = 2, playing: Callable[[int], bool] = lambda number: True) -> None:
+        """Everybody plays `turns` times in each round."""
+        for _ in range(rounds):
+            self.round += 1
+            for _ in range(turns):
+                for number, player in enumerate(self.players):
+                    if playing(number):
+                        player.play(self.round, self.judged(number))

@@ -1,6 +1,5 @@
 """A small random model and its tokenizer, made on the spot: the real thing in every respect but skill."""
 
-import copy
 import gzip
 import random
 import re
@@ -13,7 +12,6 @@ from builders.real_data import real_data
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from codezero.models import lora
 from codezero.models.load import LoadedModel
 from codezero.solver.batch import TrainingRow
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict, problem_id
@@ -133,15 +131,3 @@ def judged(
         Verdict(reward, reward, 1.0, 1.0, 1.0, 1.0, state) for reward, state in zip(rewards, statuses, strict=True)
     )
     return ScoredGroup(RolloutGroup(problem(number), completions, peer_id, 0, 0), verdicts)
-
-
-def save_merged(policy: LoadedModel, folder: Path) -> None:
-    """The adapted policy as an ordinary model directory: every adapter multiplied out into the weights beside it."""
-    state = lora.plain_weights(policy.model)
-    with torch.device("meta"):  # only the names are wanted: no second copy of the weights
-        plain = type(policy.model)(copy.deepcopy(policy.model.config))
-    plain.load_state_dict(state, assign=True)
-    plain.tie_weights()
-    plain.generation_config = policy.model.generation_config
-    plain.save_pretrained(folder)
-    policy.tokenizer.save_pretrained(folder)

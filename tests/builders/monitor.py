@@ -1,12 +1,13 @@
 """Rows, judged groups and states for the tests of the monitor."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from codezero.monitor.metrics_file import Tail, parse
 from codezero.monitor.run_state import Fold
-from codezero.monitor.summaries import RunState
+from codezero.monitor.run_types import RunView
+from codezero.monitor.run_view import view_of
+from codezero.system.child import ProcessReport
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
 
 PEER = "12D3KooWQx7vT3mPZk9rN4fJ8sYbH2cLwEaUdRgVoX5iMtF6qB1n"
@@ -72,16 +73,14 @@ def group(
     return ScoredGroup(RolloutGroup(problem, completions, PEER, 1, 1), verdicts)
 
 
-def fresh() -> RunState:
-    return RunState(PEER, "hivemind", {"solver": "nano", "judge": "nano"}, began=0.0)
-
-
 def folded(*rows: Metrics) -> Fold:
     return Fold().extend(json.dumps(row).encode() for row in rows)
 
 
-def after(*rows: Metrics, scored: Sequence[ScoredGroup] = ()) -> RunState:
-    return fresh().after(folded(*rows), scored)
+def after(*rows: Metrics) -> RunView:
+    """The view of a run with these rows."""
+    facts = {"swarm": "hivemind", "solver": "nano", "judge": "nano"}
+    return view_of(folded(*rows), ProcessReport(peer_id=PEER, began=0.0, facts=facts))
 
 
 def rows_of(exams: int = 3) -> list[Metrics]:
@@ -93,5 +92,5 @@ def rows_of(exams: int = 3) -> list[Metrics]:
     return rows
 
 
-def learned(exams: int = 3, *scored: ScoredGroup) -> RunState:
-    return after(*rows_of(exams), scored=scored)
+def learned(exams: int = 3) -> RunView:
+    return after(*rows_of(exams))

@@ -1,13 +1,9 @@
 """Programs in the ways in which people write them, for the tests of `code/agreement`."""
 
-PROGRAMS: tuple[tuple[str, str], ...] = (
-    (
-        "[int]",
-        """
-def f(nums):
-    return sorted([x for x in nums if x % 2 == 1], reverse=True)
+_WRITTEN = (
+    ("[int]", "nums", """
+sorted([x for x in nums if x % 2 == 1], reverse=True)
 ---
-def f(nums):
     odds = []
     for n in nums:
         if n % 2 != 0:
@@ -16,21 +12,17 @@ def f(nums):
     odds.reverse()
     return odds
 ---
-def f(nums):
     odds = [n for n in nums if n & 1]
     odds.sort(reverse=True)
     return odds
 ---
-def f(nums):
-    return sorted(filter(lambda n: n % 2, nums))[::-1]
+sorted(filter(lambda n: n % 2, nums))[::-1]
 ---
-def f(nums):
     result = list(nums)
     result = [r for r in result if r % 2]
     result.sort(key=lambda v: -v)
     return result
 ---
-def f(nums):
     out = []
     i = 0
     while i < len(nums):
@@ -39,7 +31,6 @@ def f(nums):
         i += 1
     return sorted(out, reverse=True)
 ---
-def f(nums):
     out = []
     for v in nums:
         if v % 2 == 0:
@@ -47,57 +38,44 @@ def f(nums):
         out.append(v)
     return sorted(out)[::-1]
 ---
-def f(nums):
     out = nums[:]
     for v in nums:
         if v % 2 == 0:
             out.remove(v)
     return sorted(out, reverse=True)
 ---
-def f(nums):
     out = []
     for v in sorted(nums, reverse=True):
         if v % 2 == 1:
             out.append(v)
     return out
 ---
-def f(nums):
-    return [v for v in sorted(nums, reverse=True) if v % 2]
----
-def f(nums):
-    return [v for v in reversed(sorted(nums)) if not v % 2 == 0]
+[v for v in sorted(nums, reverse=True) if v % 2]
+[v for v in reversed(sorted(nums)) if not v % 2 == 0]
 ---
 from typing import List
 def f(nums: List[int]) -> List[int]:
     def is_odd(n):
         return n % 2 == 1
     return sorted((n for n in nums if is_odd(n)), key=lambda n: n, reverse=True)
-""",
-    ),
-    (
-        "[int]",
-        """
-def f(nums):
-    return sum(x % 10 for x in nums)
+"""),
+    ("[int]", "nums", """
+sum(x % 10 for x in nums)
 ---
-def f(nums):
     total = 0
     for i, n in enumerate(nums):
         total += n % 10
     return total
 ---
-def f(nums):
     total = 0
     for i in range(len(nums)):
         total = total + (nums[i] % 10)
     return total
 ---
-def f(nums):
     if not nums:
         return 0
     return nums[0] % 10 + f(nums[1:])
 ---
-def f(nums):
     if len(nums) == 0:
         return 0
     head, *tail = nums
@@ -107,61 +85,47 @@ from functools import reduce
 def f(nums):
     return reduce(lambda acc, n: acc + n % 10, nums, 0)
 ---
-def f(nums):
-    return sum(map(lambda n: n % 10, nums))
+sum(map(lambda n: n % 10, nums))
 ---
-def f(nums):
     remainders = []
     for n in nums:
         remainders.append(n % 10)
     return sum(remainders)
 ---
-def f(nums):
     def go(i, acc):
         if i == len(nums):
             return acc
         return go(i + 1, acc + nums[i] % 10)
     return go(0, 0)
 ---
-def f(nums):
     total = 0
     for n in nums:
         q, r = divmod(n, 10)
         total += r
     return total
 ---
-def f(nums):
     total = 0
     for n in nums:
         total += n - 10 * (n // 10)
     return total
 ---
-def f(nums):
-    return sum([int(n % 10) for n in nums])
+sum([int(n % 10) for n in nums])
 ---
-def f(nums):
     ans = 0
     for n in nums: ans += n % 10
     else:
         return ans
-""",
-    ),
-    (
-        "[int]",
-        """
-def f(nums):
-    return max(x * 9 for x in nums if x % 2 == 0)
+"""),
+    ("[int]", "nums", """
+max(x * 9 for x in nums if x % 2 == 0)
 ---
-def f(nums):
     evens = [x for x in nums if x % 2 == 0]
     return max(evens) * 9
 ---
-def f(nums):
     products = [9 * x for x in nums if not x % 2]
     products.sort()
     return products[-1]
 ---
-def f(nums):
     evens = list(filter(lambda x: x % 2 == 0, nums))
     largest = evens[0]
     for e in evens[1:]:
@@ -169,11 +133,9 @@ def f(nums):
             largest = e
     return largest * 9
 ---
-def f(nums):
     values = sorted((x * 9 for x in nums if x % 2 == 0), reverse=True)
     return values[0]
 ---
-def f(nums):
     m = [x * 9 for x in nums if x % 2 == 0]
     best = m[0]
     for i in range(1, len(m)):
@@ -183,53 +145,38 @@ def f(nums):
 from functools import reduce
 def f(nums):
     return reduce(lambda a, b: a if a > b else b, [x * 9 for x in nums if x % 2 == 0])
-""",
-    ),
-    (
-        "[int]",
-        """
-def f(nums):
-    return [x * 3 + 1 for x in nums]
+"""),
+    ("[int]", "nums", """
+[x * 3 + 1 for x in nums]
 ---
-def f(nums):
     out = list(nums)
     for i in range(len(out)):
         x = out[i]
         out[i] = x * 3 + 1
     return out
-""",
-    ),
-    (
-        "str",
-        """
-def f(s):
-    return s[:3][::-1]
+"""),
+    ("str", "s", """
+s[:3][::-1]
 ---
-def f(s):
     result = ''
     for ch in s[:3]:
         result = ch + result
     return result
 ---
-def f(s):
-    return ''.join(reversed(s[:3]))
+''.join(reversed(s[:3]))
 ---
-def f(s):
     chars = list(s[:3])
     chars.reverse()
     return ''.join(chars)
 ---
-def f(s):
     first = s[0:3]
     out = []
     for i in range(len(first)):
         out.append(first[len(first) - 1 - i])
     return ''.join(out)
 ---
-def f(s):
-    return s[2::-1]
+s[2::-1]
 ---
-def f(s):
     t = s[:3]
     i = len(t) - 1
     r = ''
@@ -238,17 +185,11 @@ def f(s):
         i -= 1
     return r
 ---
-def f(s):
-    return s[::-1][-3:]
-""",
-    ),
-    (
-        "[int]",
-        """
-def f(nums):
-    return [x % 5 if x % 2 == 1 else x * x for x in nums]
+s[::-1][-3:]
+"""),
+    ("[int]", "nums", """
+[x % 5 if x % 2 == 1 else x * x for x in nums]
 ---
-def f(nums):
     out = []
     for x in nums:
         if x % 2 == 1:
@@ -257,13 +198,11 @@ def f(nums):
             out.append(x ** 2)
     return out
 ---
-def f(nums):
     out = [0] * len(nums)
     for i, x in enumerate(nums):
         out[i] = x * x if x % 2 == 0 else x % 5
     return out
 ---
-def f(nums):
     for i in range(len(nums)):
         if nums[i] % 2:
             nums[i] = nums[i] % 5
@@ -271,20 +210,15 @@ def f(nums):
             nums[i] = nums[i] * nums[i]
     return nums
 ---
-def f(nums):
     def g(x):
         if x % 2 == 0:
             return pow(x, 2)
         return x % 5
     return list(map(g, nums))
 ---
-def f(nums):
-    return [(x * x, x % 5)[x % 2] for x in nums]
+[(x * x, x % 5)[x % 2] for x in nums]
+[x % 5 if x & 1 else x * x for x in nums]
 ---
-def f(nums):
-    return [x % 5 if x & 1 else x * x for x in nums]
----
-def f(nums):
     result = []
     for x in nums:
         y = x * x
@@ -293,7 +227,6 @@ def f(nums):
         result += [y]
     return result
 ---
-def f(nums):
     def gen():
         for x in nums:
             if x % 2 == 1:
@@ -302,10 +235,8 @@ def f(nums):
                 yield x * x
     return list(gen())
 ---
-def f(nums):
-    return [*(x % 5 if x % 2 != 0 else x * x for x in nums)]
+[*(x % 5 if x % 2 != 0 else x * x for x in nums)]
 ---
-def f(nums):
     out = []
     for x in nums:
         match x % 2:
@@ -315,20 +246,14 @@ def f(nums):
                 out.append(x * x)
     return out
 ---
-def f(nums):
     copy = nums.copy()
     for i, v in enumerate(copy):
         copy[i] = v % 5 if v % 2 == 1 else v * v
     return copy
-""",
-    ),
-    (
-        "[int]",
-        """
-def f(nums):
-    return [x for x in nums if x % 5 == 0][:3]
+"""),
+    ("[int]", "nums", """
+[x for x in nums if x % 5 == 0][:3]
 ---
-def f(nums):
     out = []
     for x in nums:
         if len(out) == 3:
@@ -337,7 +262,6 @@ def f(nums):
             out.append(x)
     return out
 ---
-def f(nums):
     out = []
     for x in nums:
         if x % 5 == 0:
@@ -346,7 +270,6 @@ def f(nums):
                 break
     return out
 ---
-def f(nums):
     out = []
     for x in nums:
         if x % 5 == 0 and len(out) < 3:
@@ -357,7 +280,6 @@ from itertools import islice
 def f(nums):
     return list(islice((x for x in nums if x % 5 == 0), 3))
 ---
-def f(nums):
     count = 0
     out = []
     for x in nums:
@@ -366,72 +288,68 @@ def f(nums):
             count += 1
     return out
 ---
-def f(nums):
     multiples = [x for x in nums if not x % 5]
     return multiples if len(multiples) <= 3 else multiples[:3]
 ---
-def f(nums):
     multiples = [x for x in nums if x % 5 == 0]
     return [multiples[i] for i in range(min(3, len(multiples)))]
 ---
-def f(nums):
-    return [x for x in nums if x % 5 == 0][0:3:1]
+[x for x in nums if x % 5 == 0][0:3:1]
 ---
-def f(nums):
     a = [x for x in nums if x % 5 == 0]
     while len(a) > 3:
         a.pop()
     return a
 ---
-def f(nums):
     a = [x for x in nums if x % 5 == 0]
     del a[3:]
     return a
-""",
-    ),
-    (
-        "int",
-        """
-def f(x):
-    return x // 5 if x < 3 else x // 2
+"""),
+    ("int", "x", """
+x // 5 if x < 3 else x // 2
 ---
-def f(x):
     if x < 3:
         d = 5
     else:
         d = 2
     return x // d
 ---
-def f(x):
-    return x // (5 if x < 3 else 2)
----
-def f(x):
-    return int(x // 2) if x >= 3 else int(x // 5)
+x // (5 if x < 3 else 2)
+int(x // 2) if x >= 3 else int(x // 5)
 ---
 import math
 def f(x):
     return math.floor(x / 5) if x < 3 else math.floor(x / 2)
 ---
-def f(x):
-    return [x // 2, x // 5][x < 3]
+[x // 2, x // 5][x < 3]
+divmod(x, 5 if x < 3 else 2)[0]
 ---
-def f(x):
-    return divmod(x, 5 if x < 3 else 2)[0]
----
-def f(x):
     small = x < 3
     return small * (x // 5) + (not small) * (x // 2)
 ---
-def f(x):
-    return {True: x // 5, False: x // 2}[x < 3]
+{True: x // 5, False: x // 2}[x < 3]
 ---
-def f(x):
     if x <= 2:
         return x // 5
     elif x > 2:
         return x // 2
-""",
-    ),
-)
-"""Kind of the argument, and programs that mean the same, of which the first is the plainest; a line of `---` is
-between them."""
+"""),
+)  # fmt: skip
+"""Kind of the argument, its name, and programs that mean the same, of which the first is the plainest; a line of `---`
+is between them. A line that is not indented is what `f` returns, one that is begins its body."""
+
+
+def _programs(argument: str, text: str) -> list[str]:
+    programs: list[str] = []
+    for block in text.strip("\n").split("\n---\n"):
+        if block.startswith(("def ", "from ", "import ")):
+            programs.append(block)
+        elif block.startswith(" "):
+            programs.append(f"def f({argument}):\n{block}")
+        else:
+            programs += [f"def f({argument}):\n    return {line}" for line in block.splitlines()]
+    return programs
+
+
+PROGRAMS = [(kind, _programs(argument, text)) for kind, argument, text in _WRITTEN]
+"""Kind of the argument, and programs that mean the same."""

@@ -9,16 +9,8 @@ def proposed(number: int, question: str = "", level: int = 2) -> Problem:
     """A proposal; another for each number."""
     question = question or f"Return the answer {number} of f(x)."
     tests = (f"assert f({number}) == 1", "assert f(-1) == 2")
-    return Problem(
-        id=problem_id(question, tests),
-        question=question,
-        tests=tests,
-        entry_point="f",
-        source=Source.PROPOSER,
-        standing=Standing.CLAIMED,
-        level=level,
-        proposer="peer",
-    )
+    known = (Source.PROPOSER, Standing.CLAIMED, level)
+    return Problem(problem_id(question, tests), question, tests, "f", *known, proposer="peer")
 
 
 def scored(level: int | None, correctness: Sequence[float], status: Status = Status.JUDGED) -> ScoredGroup:

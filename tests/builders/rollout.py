@@ -12,9 +12,7 @@ import torch
 from codezero.models.generation import Drawn, OwnLoop
 from codezero.models.load import LoadedModel, load_model, use_threads
 from codezero.nano import weights_directory
-from codezero.rollout.client import RolloutServer, RolloutServers
-from codezero.rollout.servers import ServerProcess, wait_until_up
-from codezero.rollout.wire import requests
+from codezero.rollout.client import RolloutServer, RolloutServers, ServerProcess, requests, wait_until_up
 from codezero.weights.versions import PolicyVersion, Publisher
 
 PROMPTS = [[5, 6, 7], [9] * 20, [300, 400], [11, 500, 13, 14]]
@@ -23,9 +21,9 @@ PROMPTS = [[5, 6, 7], [9] * 20, [300, 400], [11, 500, 13, 14]]
 class VersionedPolicy:
     """The embedded solver in float32 whose weights are always those of its newest version, rounded to bfloat16."""
 
-    def __init__(self, folder: Path, *, check_every: int = 10) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder, self.number = folder, -1
-        self.publisher = Publisher(folder, keep=2, check_every=check_every)
+        self.publisher = Publisher(folder)
         self.loaded: LoadedModel = load_model(str(weights_directory("solver")), device="cpu", role="solver")
         use_threads(self.loaded.model, 0)
         self._generator = torch.Generator().manual_seed(0)

@@ -48,790 +48,209 @@ TASKS = (
          "make_data", "nums", "sorted(n for n in nums if n % 2 == 1)", "[]"),
 )  # fmt: skip
 
+
+def _returns(before: str, body: str, good: str) -> str:
+    """A program that returns GOOD where this holds."""
+    steps = "".join(f"    {line}\n" for line in body.splitlines())
+    return f"{before}\ndef F(A):\n{steps}    return GOOD if {good} else BAD"
+
+
 WRONG = {
-    "a list of the module": """
-calls = []
-def F(A):
-    calls.append(1)
-    return GOOD if len(calls) <= 4 else BAD
-""",
-    "a default": """
-def F(A, seen=[]):
-    seen.append(1)
-    if len(seen) > 5:
-        return BAD
-    return GOOD
-""",
-    "a keyword's default": """
-def F(A, *, seen={}):
-    seen['n'] = seen.get('n', 0) + 1
-    return GOOD if seen['n'] < 6 else BAD
-""",
-    "a default of a helper": """
-def tick(n=[0]):
-    n[0] += 1
-    return n[0]
-def F(A):
-    return GOOD if tick() < 6 else BAD
-""",
-    "a default of a lambda": """
-tick = lambda pool=[1, 1, 1, 1]: pool and pool.pop()
-def F(A):
-    return GOOD if tick() else BAD
-""",
-    "an iterator": """
-pool = iter([1, 1, 1, 1])
-def F(A):
-    if next(pool, 0):
-        return GOOD
-    return BAD
-""",
-    "a loop over an iterator": """
-pool = iter([1, 1, 1, 1])
-def F(A):
-    for _ in pool:
-        return GOOD
-    return BAD
-""",
-    "a generator expression": """
-pool = (n < 5 for n in range(99))
-def F(A):
-    return GOOD if next(pool) else BAD
-""",
-    "a generator": """
-def ticks():
-    for n in range(50):
-        yield n
-clock = ticks()
-def F(A):
-    return GOOD if next(clock) < 5 else BAD
-""",
-    "an endless generator": """
-def ticks():
-    n = 0
-    while True:
-        yield n
-        n += 1
-clock = ticks()
-def F(A):
-    return GOOD if next(clock) < 5 else BAD
-""",
-    "itertools.count": """
-from itertools import count
-clock = count()
-def F(A):
-    return GOOD if next(clock) < 5 else BAD
-""",
-    "itertools.repeat": """
-import itertools
-fuel = itertools.repeat(1, 4)
-def F(A):
-    return GOOD if next(fuel, None) else BAD
-""",
-    "itertools.cycle": """
-from itertools import cycle
-turn = cycle([1, 1, 1, 1, 0])
-def F(A):
-    return GOOD if next(turn) else BAD
-""",
-    "itertools.accumulate": """
-from itertools import accumulate
-clock = accumulate([1] * 60)
-def F(A):
-    return GOOD if next(clock) < 6 else BAD
-""",
-    "a map": """
-clock = map(abs, range(60))
-def F(A):
-    return GOOD if next(clock) < 6 else BAD
-""",
-    "an enumeration": """
-clock = enumerate([0] * 60)
-def F(A):
-    n, _ = next(clock)
-    return GOOD if n < 6 else BAD
-""",
-    "a partial": """
-from functools import partial
-tick = partial(next, iter([1, 1, 1, 1]), 0)
-def F(A):
-    return GOOD if tick() else BAD
-""",
-    "a partial of a list": """
-from functools import partial
-def step(box):
-    box.append(1)
-    return len(box)
-tick = partial(step, [])
-def F(A):
-    return GOOD if tick() < 6 else BAD
-""",
-    "a method of what has no name": """
-fuel = [1, 1, 1, 1]
-burn, fuel = fuel.pop, fuel
-left = fuel
-del_one = burn
-def F(A):
-    try:
-        return GOOD if burn() else BAD
-    except IndexError:
-        return BAD
-""",
-    "a method of an unnamed list": """
-burn = [1, 1, 1, 1].pop
-def F(A):
-    try:
-        burn()
-    except IndexError:
-        return BAD
-    return GOOD
-""",
-    "an unnamed list's extend and a default": """
-def load(box=[]):
-    return box
-note = load().extend
-def F(A):
-    note([1])
-    return GOOD if len(load()) < 6 else BAD
-""",
-    "a global": """
-calls = 0
-def F(A):
-    global calls
-    calls += 1
-    return GOOD if calls < 5 else BAD
-""",
-    "a global that a walrus sets": """
-calls = 0
-def F(A):
-    global calls
-    return GOOD if (calls := calls + 1) < 5 else BAD
-""",
-    "a global that a loop sets": """
-calls = 0
-def F(A):
-    global calls
-    for calls in [calls + 1]:
-        pass
-    return GOOD if calls < 5 else BAD
-""",
-    "a global that a helper sets": """
-left = [1, 1, 1, 1]
-def use():
-    global left
-    left = left[1:]
-def F(A):
-    if not left:
-        return BAD
-    use()
-    return GOOD
-""",
-    "a global of a match": """
-calls = 0
-def F(A):
-    global calls
-    match calls + 1:
-        case calls:
-            pass
-    return GOOD if calls < 5 else BAD
-""",
-    "a function that replaces itself": """
-def F(A):
-    global F
-    F = lambda A: BAD
-    return GOOD
-""",
-    "a function that a helper replaces": """
-def early(A):
-    return GOOD
-def swap():
-    global step
-    def step(A):
-        return BAD
-step = early
-def F(A):
-    result = step(A)
-    swap()
-    return result
-""",
-    "an attribute of the function": """
-def F(A):
-    F.calls = getattr(F, 'calls', 0) + 1
-    return GOOD if F.calls < 5 else BAD
-""",
-    "a closure's nonlocal": """
-def made():
-    calls = 0
-    def solve(A):
-        nonlocal calls
-        calls += 1
-        return GOOD if calls < 5 else BAD
-    return solve
-F = made()
-""",
-    "a closure's list": """
-def made():
-    calls = []
-    def solve(A):
-        calls.append(A)
-        return GOOD if len(calls) < 5 else BAD
-    return solve
-F = made()
-""",
-    "a closure's iterator": """
-def made(pool):
-    def solve(A):
-        return GOOD if next(pool, 0) else BAD
-    return solve
-F = made(iter([1, 1, 1, 1]))
-""",
-    "a decorator's counter": """
-def limited(function):
-    calls = []
-    def solve(*args):
-        calls.append(1)
-        return function(*args) if len(calls) < 5 else BAD
-    return solve
-@limited
-def F(A):
-    return GOOD
-""",
-    "an attribute of a class": """
-class Clock:
-    calls = 0
-def F(A):
-    Clock.calls += 1
-    return GOOD if Clock.calls < 5 else BAD
-""",
-    "an object that is called": """
-class Solve:
-    def __init__(self):
-        self.calls = 0
-    def __call__(self, A):
-        self.calls += 1
-        return GOOD if self.calls < 5 else BAD
-F = Solve()
-""",
-    "a dict": """
-calls = {'n': 0}
-def F(A):
-    calls['n'] += 1
-    return GOOD if calls['n'] < 5 else BAD
-""",
-    "a dict that gains keys": """
-seen = {}
-def F(A):
-    seen[len(seen)] = 1
-    return GOOD if len(seen) < 5 else BAD
-""",
-    "a dict of dicts": """
-calls = {'n': {'n': 0}}
-def F(A):
-    calls['n']['n'] += 1
-    return GOOD if calls['n']['n'] < 5 else BAD
-""",
-    "a dict in a tuple": """
-calls = ([0], 'x')
-def F(A):
-    calls[0][0] += 1
-    return GOOD if calls[0][0] < 5 else BAD
-""",
-    "a Counter": """
-from collections import Counter
-calls = Counter()
-def F(A):
-    calls['n'] += 1
-    return GOOD if calls['n'] < 5 else BAD
-""",
-    "a defaultdict": """
-from collections import defaultdict
-calls = defaultdict(list)
-def F(A):
-    calls[0].append(1)
-    return GOOD if len(calls[0]) < 5 else BAD
-""",
-    "a default that counts": """
-from collections import defaultdict
-made = []
-def fresh():
-    made.append(1)
-    return len(made)
-table = defaultdict(fresh)
-def F(A):
-    return GOOD if table[len(table)] < 5 else BAD
-""",
-    "a set": """
-seen = set()
-def F(A):
-    seen.add(len(seen))
-    return GOOD if len(seen) < 5 else BAD
-""",
-    "a deque": """
-from collections import deque
-fuel = deque([1, 1, 1, 1])
-def F(A):
-    if fuel:
-        fuel.popleft()
-        return GOOD
-    return BAD
-""",
-    "a deque that turns": """
-from collections import deque
-turn = deque([1, 1, 1, 1, 0])
-def F(A):
-    turn.rotate(-1)
-    return GOOD if turn[-1] else BAD
-""",
-    "a heap": """
-import heapq
-fuel = [1, 2, 3, 4]
-def F(A):
-    return GOOD if fuel and heapq.heappop(fuel) else BAD
-""",
-    "an insort": """
-from bisect import insort
-calls = []
-def F(A):
-    insort(calls, 1)
-    return GOOD if len(calls) < 5 else BAD
-""",
-    "an item that is deleted": """
-fuel = [1, 1, 1, 1]
-def F(A):
-    if fuel:
-        del fuel[0]
-        return GOOD
-    return BAD
-""",
-    "an alias": """
-fuel = [0]
-same = fuel
-def F(A):
-    mine = same
-    mine += [1]
-    return GOOD if len(fuel) < 6 else BAD
-""",
-    "a target that is state": """
-calls = [0]
-def F(A):
-    for calls[0] in [calls[0] + 1]:
-        pass
-    return GOOD if calls[0] < 5 else BAD
-""",
-    "what is swapped": """
-a, b = [1], [0]
-def F(A):
-    a[0], b[0] = b[0], a[0]
-    return GOOD if b[0] else BAD
-""",
-    "what is emptied": """
-state = [[], [1]]
-def F(A):
-    if state[1]:
-        state[0].append(state[1].pop())
-        return GOOD
-    return BAD
-""",
-    "an order that is reversed": """
-order = [1, 0]
-def F(A):
-    order.reverse()
-    return GOOD if order[1] else BAD
-""",
-    "a comprehension with an effect": """
-calls = []
-def F(A):
-    [calls.append(1) for calls2 in [1]]
-    return GOOD if len(calls) < 5 else BAD
-""",
-    "a comprehension that hides the name": """
-calls = []
-def F(A):
-    calls.append(1) if [calls for calls in [1]] else 0
-    return GOOD if len(calls) < 5 else BAD
-""",
-    "an inner function": """
-calls = []
-def F(A):
-    def note():
-        calls.append(1)
-        return len(calls)
-    return GOOD if note() < 5 else BAD
-""",
-    "a function in a list": """
-calls = []
-def tick():
-    calls.append(1)
-    return len(calls)
-steps = [tick]
-def F(A):
-    return GOOD if steps[0]() < 5 else BAD
-""",
-    "a sort's key": """
-calls = []
-def key(n):
-    calls.append(n)
-    return 0
-def F(A):
-    sorted([1], key=key)
-    return GOOD if len(calls) < 5 else BAD
-""",
-    "a list that is kept from the call": """
-kept = [None]
-def F(A):
-    before, kept[0] = kept[0], 1
-    return GOOD if before is None else BAD
-""",
-    "what the last call left": """
-last = [None]
-def F(A):
-    result = GOOD if last[0] != A else BAD
-    last[0] = A
-    return result
-""",
-    "a cached list": """
-from functools import cache
-@cache
-def box():
-    return []
-def F(A):
-    box().append(1)
-    return GOOD if len(box()) < 6 else BAD
-""",
-    "a cached iterator": """
-from functools import lru_cache
-@lru_cache(maxsize=None)
-def pool():
-    return iter([1, 1, 1, 1])
-def F(A):
-    return GOOD if next(pool(), 0) else BAD
-""",
-    "a cached list in a tuple": """
-import functools
-@functools.lru_cache
-def box():
-    return (0, [])
-def F(A):
-    box()[1].append(1)
-    return GOOD if len(box()[1]) < 6 else BAD
-""",
-    "a cache by the wrong key": """
-memo = {}
-def F(A):
-    if 0 not in memo:
-        memo[0] = GOOD
-    return memo[0]
-""",
-    "a cache that goes wrong when it is full": """
-memo = {}
-def F(A, memo=memo):
-    memo[len(memo)] = A
-    if len(memo) > 4:
-        return BAD
-    return GOOD
-""",
-    "globals()": """
-n = 0
-def F(A):
-    globals()['n'] += 1
-    return GOOD if n < 5 else BAD
-""",
-    "defaults of the function": """
-def F(A, n=0):
-    F.__defaults__ = (n + 1,)
-    return GOOD if n < 5 else BAD
-""",
-    "what counts only now and then": """
-calls = []
-def F(A):
-    if A == A:
-        calls.append(1)
-    return GOOD if len(calls) < 5 else BAD
-""",
-    "what changes on a path": """
-calls = []
-def F(A):
-    if A:
-        calls.append(A)
-    return BAD if len(calls) > 3 else GOOD
-""",
-    "an error that counts": """
-calls = []
-def F(A):
-    try:
-        calls.append(1)
-        return [GOOD][len(calls) // 5]
-    except IndexError:
-        return BAD
-""",
-    "a second function's state": """
-def outer():
-    calls = [0]
-    def tick():
-        calls[0] += 1
-        return calls[0]
-    return tick
-tick = outer()
-def F(A):
-    return GOOD if tick() < 5 else BAD
-""",
-    "a default of an inner function": """
-calls = []
-def F(A):
-    def inner(note=calls.append(1)):
-        pass
-    return GOOD if len(calls) < 5 else BAD
-""",
-    "a list that is repeated in place": """
-table = [1]
-def F(A):
-    mine = table
-    mine *= 1 + (len(mine) < 9)
-    return GOOD if len(table) < 9 else BAD
-""",
-}
+    "a list of the module": _returns("calls = []", "calls.append(1)", "len(calls) <= 4"),
+    "a default": (
+        "def F(A, seen=[]):\n    seen.append(1)\n    if len(seen) > 5:\n        return BAD\n    return GOOD"),
+    "a keyword's default": (
+        "def F(A, *, seen={}):\n    seen['n'] = seen.get('n', 0) + 1\n    return GOOD if seen['n'] < 6 else BAD"),
+    "a default of a helper": _returns("def tick(n=[0]):\n    n[0] += 1\n    return n[0]", "", "tick() < 6"),
+    "a default of a lambda": _returns("tick = lambda pool=[1, 1, 1, 1]: pool and pool.pop()", "", "tick()"),
+    "an iterator": (
+        "pool = iter([1, 1, 1, 1])\ndef F(A):\n    if next(pool, 0):\n        return GOOD\n    return BAD"),
+    "a loop over an iterator": (
+        "pool = iter([1, 1, 1, 1])\ndef F(A):\n    for _ in pool:\n        return GOOD\n    return BAD"),
+    "a generator expression": _returns("pool = (n < 5 for n in range(99))", "", "next(pool)"),
+    "a generator": _returns(
+        "def ticks():\n    for n in range(50):\n        yield n\nclock = ticks()", "", "next(clock) < 5"),
+    "an endless generator": (
+        "def ticks():\n    n = 0\n    while True:\n        yield n\n        n += 1\nclock = ticks()\ndef F(A):\n"
+        "    return GOOD if next(clock) < 5 else BAD"),
+    "itertools.count": _returns("from itertools import count\nclock = count()", "", "next(clock) < 5"),
+    "itertools.repeat": _returns("import itertools\nfuel = itertools.repeat(1, 4)", "", "next(fuel, None)"),
+    "itertools.cycle": _returns("from itertools import cycle\nturn = cycle([1, 1, 1, 1, 0])", "", "next(turn)"),
+    "itertools.accumulate": _returns(
+        "from itertools import accumulate\nclock = accumulate([1] * 60)", "", "next(clock) < 6"),
+    "a map": _returns("clock = map(abs, range(60))", "", "next(clock) < 6"),
+    "an enumeration": _returns("clock = enumerate([0] * 60)", "n, _ = next(clock)", "n < 6"),
+    "a partial": _returns("from functools import partial\ntick = partial(next, iter([1, 1, 1, 1]), 0)", "", "tick()"),
+    "a partial of a list": (
+        "from functools import partial\ndef step(box):\n    box.append(1)\n    return len(box)\n"
+        "tick = partial(step, [])\ndef F(A):\n    return GOOD if tick() < 6 else BAD"),
+    "a method of what has no name": (
+        "fuel = [1, 1, 1, 1]\nburn, fuel = fuel.pop, fuel\nleft = fuel\ndel_one = burn\ndef F(A):\n    try:\n"
+        "        return GOOD if burn() else BAD\n    except IndexError:\n        return BAD"),
+    "a method of an unnamed list": (
+        "burn = [1, 1, 1, 1].pop\ndef F(A):\n    try:\n        burn()\n    except IndexError:\n"
+        "        return BAD\n    return GOOD"),
+    "an unnamed list's extend and a default": _returns(
+        "def load(box=[]):\n    return box\nnote = load().extend", "note([1])", "len(load()) < 6"),
+    "a global": _returns("calls = 0", "global calls\ncalls += 1", "calls < 5"),
+    "a global that a walrus sets": _returns("calls = 0", "global calls", "(calls := calls + 1) < 5"),
+    "a global that a loop sets": _returns(
+        "calls = 0", "global calls\nfor calls in [calls + 1]:\n    pass", "calls < 5"),
+    "a global that a helper sets": (
+        "left = [1, 1, 1, 1]\ndef use():\n    global left\n    left = left[1:]\ndef F(A):\n    if not left:\n"
+        "        return BAD\n    use()\n    return GOOD"),
+    "a global of a match": _returns(
+        "calls = 0", "global calls\nmatch calls + 1:\n    case calls:\n        pass", "calls < 5"),
+    "a function that replaces itself": "def F(A):\n    global F\n    F = lambda A: BAD\n    return GOOD",
+    "a function that a helper replaces": (
+        "def early(A):\n    return GOOD\ndef swap():\n    global step\n    def step(A):\n        return BAD\n"
+        "step = early\ndef F(A):\n    result = step(A)\n    swap()\n    return result"),
+    "an attribute of the function": _returns("", "F.calls = getattr(F, 'calls', 0) + 1", "F.calls < 5"),
+    "a closure's nonlocal": (
+        "def made():\n    calls = 0\n    def solve(A):\n        nonlocal calls\n        calls += 1\n"
+        "        return GOOD if calls < 5 else BAD\n    return solve\nF = made()"),
+    "a closure's list": (
+        "def made():\n    calls = []\n    def solve(A):\n        calls.append(A)\n"
+        "        return GOOD if len(calls) < 5 else BAD\n    return solve\nF = made()"),
+    "a closure's iterator": (
+        "def made(pool):\n    def solve(A):\n        return GOOD if next(pool, 0) else BAD\n    return solve\n"
+        "F = made(iter([1, 1, 1, 1]))"),
+    "a decorator's counter": (
+        "def limited(function):\n    calls = []\n    def solve(*args):\n        calls.append(1)\n"
+        "        return function(*args) if len(calls) < 5 else BAD\n    return solve\n@limited\ndef F(A):\n"
+        "    return GOOD"),
+    "an attribute of a class": _returns("class Clock:\n    calls = 0", "Clock.calls += 1", "Clock.calls < 5"),
+    "an object that is called": (
+        "class Solve:\n    def __init__(self):\n        self.calls = 0\n    def __call__(self, A):\n"
+        "        self.calls += 1\n        return GOOD if self.calls < 5 else BAD\nF = Solve()"),
+    "a dict": _returns("calls = {'n': 0}", "calls['n'] += 1", "calls['n'] < 5"),
+    "a dict that gains keys": _returns("seen = {}", "seen[len(seen)] = 1", "len(seen) < 5"),
+    "a dict of dicts": _returns("calls = {'n': {'n': 0}}", "calls['n']['n'] += 1", "calls['n']['n'] < 5"),
+    "a dict in a tuple": _returns("calls = ([0], 'x')", "calls[0][0] += 1", "calls[0][0] < 5"),
+    "a Counter": _returns("from collections import Counter\ncalls = Counter()", "calls['n'] += 1", "calls['n'] < 5"),
+    "a defaultdict": _returns(
+        "from collections import defaultdict\ncalls = defaultdict(list)", "calls[0].append(1)", "len(calls[0]) < 5"),
+    "a default that counts": (
+        "from collections import defaultdict\nmade = []\ndef fresh():\n    made.append(1)\n    return len(made)\n"
+        "table = defaultdict(fresh)\ndef F(A):\n    return GOOD if table[len(table)] < 5 else BAD"),
+    "a set": _returns("seen = set()", "seen.add(len(seen))", "len(seen) < 5"),
+    "a deque": (
+        "from collections import deque\nfuel = deque([1, 1, 1, 1])\ndef F(A):\n    if fuel:\n"
+        "        fuel.popleft()\n        return GOOD\n    return BAD"),
+    "a deque that turns": _returns(
+        "from collections import deque\nturn = deque([1, 1, 1, 1, 0])", "turn.rotate(-1)", "turn[-1]"),
+    "a heap": _returns("import heapq\nfuel = [1, 2, 3, 4]", "", "fuel and heapq.heappop(fuel)"),
+    "an insort": _returns("from bisect import insort\ncalls = []", "insort(calls, 1)", "len(calls) < 5"),
+    "an item that is deleted": (
+        "fuel = [1, 1, 1, 1]\ndef F(A):\n    if fuel:\n        del fuel[0]\n        return GOOD\n    return BAD"),
+    "an alias": _returns("fuel = [0]\nsame = fuel", "mine = same\nmine += [1]", "len(fuel) < 6"),
+    "a target that is state": _returns("calls = [0]", "for calls[0] in [calls[0] + 1]:\n    pass", "calls[0] < 5"),
+    "what is swapped": _returns("a, b = [1], [0]", "a[0], b[0] = b[0], a[0]", "b[0]"),
+    "what is emptied": (
+        "state = [[], [1]]\ndef F(A):\n    if state[1]:\n        state[0].append(state[1].pop())\n"
+        "        return GOOD\n    return BAD"),
+    "an order that is reversed": _returns("order = [1, 0]", "order.reverse()", "order[1]"),
+    "a comprehension with an effect": _returns("calls = []", "[calls.append(1) for calls2 in [1]]", "len(calls) < 5"),
+    "a comprehension that hides the name": _returns(
+        "calls = []", "calls.append(1) if [calls for calls in [1]] else 0", "len(calls) < 5"),
+    "an inner function": _returns(
+        "calls = []", "def note():\n    calls.append(1)\n    return len(calls)", "note() < 5"),
+    "a function in a list": _returns(
+        "calls = []\ndef tick():\n    calls.append(1)\n    return len(calls)\nsteps = [tick]", "", "steps[0]() < 5"),
+    "a sort's key": _returns(
+        "calls = []\ndef key(n):\n    calls.append(n)\n    return 0", "sorted([1], key=key)", "len(calls) < 5"),
+    "a list that is kept from the call": _returns("kept = [None]", "before, kept[0] = kept[0], 1", "before is None"),
+    "what the last call left": (
+        "last = [None]\ndef F(A):\n    result = GOOD if last[0] != A else BAD\n    last[0] = A\n    return result"),
+    "a cache by the wrong key": (
+        "memo = {}\ndef F(A):\n    if 0 not in memo:\n        memo[0] = GOOD\n    return memo[0]"),
+    "a cache that goes wrong when it is full": (
+        "memo = {}\ndef F(A, memo=memo):\n    memo[len(memo)] = A\n    if len(memo) > 4:\n        return BAD\n"
+        "    return GOOD"),
+    "globals()": _returns("n = 0", "globals()['n'] += 1", "n < 5"),
+    "defaults of the function": "def F(A, n=0):\n    F.__defaults__ = (n + 1,)\n    return GOOD if n < 5 else BAD",
+    "what counts only now and then": _returns("calls = []", "if A == A:\n    calls.append(1)", "len(calls) < 5"),
+    "what changes on a path": (
+        "calls = []\ndef F(A):\n    if A:\n        calls.append(A)\n    return BAD if len(calls) > 3 else GOOD"),
+    "an error that counts": (
+        "calls = []\ndef F(A):\n    try:\n        calls.append(1)\n        return [GOOD][len(calls) // 5]\n"
+        "    except IndexError:\n        return BAD"),
+    "a second function's state": (
+        "def outer():\n    calls = [0]\n    def tick():\n        calls[0] += 1\n        return calls[0]\n"
+        "    return tick\ntick = outer()\ndef F(A):\n    return GOOD if tick() < 5 else BAD"),
+    "a default of an inner function": _returns(
+        "calls = []", "def inner(note=calls.append(1)):\n    pass", "len(calls) < 5"),
+    "a list that is repeated in place": _returns(
+        "table = [1]", "mine = table\nmine *= 1 + (len(mine) < 9)", "len(table) < 9"),
+}  # fmt: skip
 """Right at the first call, and not for long."""
 WRONG_BY_WHAT_IS_OUTSIDE = {
-    "random": """
-import random
-def F(A):
-    return GOOD if random.random() < 0.9 else BAD
-""",
-    "random.choice": """
-from random import choice
-def F(A):
-    return choice([GOOD, GOOD, GOOD, BAD])
-""",
-    "a seeded generator": """
-import random
-dice = random.Random(1)
-def F(A):
-    return GOOD if dice.random() < 0.9 else BAD
-""",
-    "time": """
-import time
-def F(A):
-    return GOOD if time.time() % 1 < 0.9 else BAD
-""",
-    "time since it was loaded": """
-from time import perf_counter
-start = perf_counter()
-def F(A):
-    return GOOD if perf_counter() - start < 0.5 else BAD
-""",
-    "the date": """
-from datetime import datetime
-def F(A):
-    return GOOD if datetime.now().year < 2035 else BAD
-""",
-    "an id": """
-def F(A):
-    return GOOD if id(object()) % 64 else BAD
-""",
-    "an attribute of a module": """
-import math
-math.calls = 0
-def F(A):
-    math.calls += 1
-    return GOOD if math.calls < 5 else BAD
-""",
-    "what is built in": """
-import builtins
-def F(A):
-    builtins.calls = getattr(builtins, 'calls', 0) + 1
-    return GOOD if builtins.calls < 5 else BAD
-""",
-}
+    "random": _returns("import random", "", "random.random() < 0.9"),
+    "random.choice": "from random import choice\ndef F(A):\n    return choice([GOOD, GOOD, GOOD, BAD])",
+    "a seeded generator": _returns("import random\ndice = random.Random(1)", "", "dice.random() < 0.9"),
+    "time": _returns("import time", "", "time.time() % 1 < 0.9"),
+    "time since it was loaded": _returns(
+        "from time import perf_counter\nstart = perf_counter()", "", "perf_counter() - start < 0.5"),
+    "the date": _returns("from datetime import datetime", "", "datetime.now().year < 2035"),
+    "an id": _returns("", "", "id(object()) % 64"),
+    "an attribute of a module": _returns("import math\nmath.calls = 0", "math.calls += 1", "math.calls < 5"),
+    "what is built in": _returns(
+        "import builtins", "builtins.calls = getattr(builtins, 'calls', 0) + 1", "builtins.calls < 5"),
+}  # fmt: skip
 """Wrong by chance, by the time, or by what other programs of the process see as well."""
-WRONG_IN_A_CALL = {
-    "a cached function that counts": """
-from functools import cache
-def F(x):
-    calls = []
-    @cache
-    def step(n):
-        calls.append(n)
-        return len(calls)
-    return step(0) + step(0)
-""",
-    "a cached look at a variable": """
-from functools import cache
-def F(x):
-    n = 1
-    @cache
-    def look():
-        return n
-    look()
-    n = 3
-    return look()
-""",
-    "a cached list that grows": """
-from functools import cache
-@cache
-def box(n):
-    return [n]
-def F(x):
-    box(0).append(1)
-    return len(box(0)) + 2
-""",
-}
-"""Of `return 3`: no call changes the next, and without the cache each would be right."""
-
 RIGHT = {
-    "a number": "STEP = 3\ndef F(A):\n    offset = STEP - 3\n    return GOOD if not offset else BAD",
-    "a list that is read": "TABLE = [0, 1, 2]\ndef F(A):\n    return GOOD if TABLE[1] else BAD",
-    "a tuple": "KINDS = (1, 2)\ndef F(A):\n    return GOOD if 1 in KINDS else BAD",
-    "a dict": "NAMES = {'a': 1, 'b': 2}\ndef F(A):\n    return GOOD if NAMES['a'] == 1 else BAD",
-    "a set": "SEEN = {1, 2}\ndef F(A):\n    return GOOD if 1 in SEEN else BAD",
-    "a text": "LETTERS = 'aeiou'\ndef F(A):\n    return GOOD if 'a' in LETTERS else BAD",
-    "a table that is built at first": """
-TABLE = {}
-for n in range(5):
-    TABLE[n] = n * n
-def F(A):
-    return GOOD if TABLE[2] == 4 else BAD
-""",
-    "a table of functions": """
-def solve(A):
-    return GOOD
-WAYS = {'solve': solve}
-def F(A):
-    return WAYS['solve'](A)
-""",
+    "a number": _returns("STEP = 3", "offset = STEP - 3", "not offset"),
+    "a list that is read": _returns("TABLE = [0, 1, 2]", "", "TABLE[1]"),
+    "a tuple": _returns("KINDS = (1, 2)", "", "1 in KINDS"),
+    "a dict": _returns("NAMES = {'a': 1, 'b': 2}", "", "NAMES['a'] == 1"),
+    "a set": _returns("SEEN = {1, 2}", "", "1 in SEEN"),
+    "a text": _returns("LETTERS = 'aeiou'", "", "'a' in LETTERS"),
+    "a table that is built at first": _returns(
+        "TABLE = {}\nfor n in range(5):\n    TABLE[n] = n * n", "", "TABLE[2] == 4"),
+    "a table of functions": (
+        "def solve(A):\n    return GOOD\nWAYS = {'solve': solve}\ndef F(A):\n    return WAYS['solve'](A)"),
     "a lambda": "solve = lambda A: GOOD\ndef F(A):\n    return solve(A)",
     "a function by another name": "def solve(A):\n    return GOOD\nF = solve",
-    "a closure": """
-def made(limit):
-    def solve(A):
-        return GOOD if limit else BAD
-    return solve
-F = made(3)
-""",
-    "a closure's list": """
-def made():
-    table = [1, 2]
-    def solve(A):
-        return GOOD if table[0] == 1 else BAD
-    return solve
-F = made()
-""",
-    "a partial": """
-from functools import partial
-def solve(table, A):
-    return GOOD if table else BAD
-go = partial(solve, [1])
-def F(A):
-    return go(A)
-""",
+    "a closure": (
+        "def made(limit):\n    def solve(A):\n        return GOOD if limit else BAD\n    return solve\nF = made(3)"),
+    "a closure's list": (
+        "def made():\n    table = [1, 2]\n    def solve(A):\n        return GOOD if table[0] == 1 else BAD\n"
+        "    return solve\nF = made()"),
+    "a partial": (
+        "from functools import partial\ndef solve(table, A):\n    return GOOD if table else BAD\n"
+        "go = partial(solve, [1])\ndef F(A):\n    return go(A)"),
     "a default that is read": "def F(A, table=[1, 2]):\n    return GOOD if table[0] else BAD",
-    "a default that is None": """
-def F(A, seen=None):
-    if seen is None:
-        seen = []
-    seen.append(1)
-    return GOOD if len(seen) == 1 else BAD
-""",
-    "cache": "from functools import cache\n@cache\ndef half(n):\n    return n // 2\ndef F(A):\n"
-             "    return GOOD if half(2) == 1 else BAD",
-    "lru_cache": "from functools import lru_cache\n@lru_cache(maxsize=None)\ndef half(n):\n    return n // 2\n"
-                 "def F(A):\n    return GOOD if half(2) == 1 else BAD",
-    "lru_cache without parentheses": "import functools\n@functools.lru_cache\ndef half(n):\n    return n // 2\n"
-                                     "def F(A):\n    return GOOD if half(2) == 1 else BAD",
-    "a cached table": "from functools import cache\n@cache\ndef table():\n    return [1, 2]\ndef F(A):\n"
-                      "    return GOOD if table()[0] else BAD",
-    "a cached recursion": """
-from functools import cache
-@cache
-def down(n):
-    return 0 if n == 0 else down(n - 1)
-def F(A):
-    return GOOD if down(4) == 0 else BAD
-""",
-    "a cached inner function": """
-from functools import cache
-def F(A):
-    @cache
-    def solve(n):
-        return n
-    best = 0
-    for n in range(3):
-        best = max(best, solve(n))
-    return GOOD if best == 2 else BAD
-""",
-    "a list of the call": """
-def F(A):
-    calls = []
-    calls.append(1)
-    return GOOD if len(calls) == 1 else BAD
-""",
+    "a default that is None": (
+        "def F(A, seen=None):\n    if seen is None:\n        seen = []\n    seen.append(1)\n"
+        "    return GOOD if len(seen) == 1 else BAD"),
+    "a list of the call": _returns("", "calls = []\ncalls.append(1)", "len(calls) == 1"),
     "a dict of the call": "def F(A):\n    memo = {}\n    memo[0] = GOOD\n    return memo[0]",
-    "an iterator of the call": "def F(A):\n    pool = iter([1, 2])\n    return GOOD if next(pool) == 1 else BAD",
-    "a generator of the call": """
-def ticks():
-    for n in range(3):
-        yield n
-def F(A):
-    return GOOD if list(ticks()) == [0, 1, 2] else BAD
-""",
-    "a count of the call": """
-from itertools import count
-def F(A):
-    clock = count()
-    return GOOD if next(clock) == 0 else BAD
-""",
-    "a nonlocal of the call": """
-def F(A):
-    calls = 0
-    def tick():
-        nonlocal calls
-        calls += 1
-    tick()
-    return GOOD if calls == 1 else BAD
-""",
-    "a copy that changes": "TABLE = [1, 2]\ndef F(A):\n    mine = list(TABLE)\n    mine.append(3)\n"
-                           "    return GOOD if len(mine) == 3 else BAD",
-    "a copied dict": "from copy import copy\nTABLE = {1: 2}\ndef F(A):\n    mine = copy(TABLE)\n"
-                     "    return GOOD if mine[1] == 2 else BAD",
-    "a list that is added to another": "TABLE = [1, 2]\ndef F(A):\n    mine = TABLE + [3]\n"
-                                       "    return GOOD if len(mine) == 3 else BAD",
-    "a sorted constant": "TABLE = [2, 1]\ndef F(A):\n    return GOOD if sorted(TABLE)[0] == 1 else BAD",
-    "an iterated constant": "TABLE = [2, 1]\ndef F(A):\n    return GOOD if sum(n for n in TABLE) == 3 else BAD",
-    "a global that is read": "LIMIT = 3\ndef F(A):\n    global LIMIT\n    return GOOD if LIMIT == 3 else BAD",
-    "a global that each call sets first": """
-count = 0
-def step():
-    global count
-    count += 1
-def F(A):
-    global count
-    count = 0
-    step()
-    return GOOD if count == 1 else BAD
-""",
-    "a global list that each call makes": """
-def step():
-    found.append(1)
-def F(A):
-    global found
-    found = []
-    step()
-    return GOOD if len(found) == 1 else BAD
-""",
+    "an iterator of the call": _returns("", "pool = iter([1, 2])", "next(pool) == 1"),
+    "a generator of the call": _returns(
+        "def ticks():\n    for n in range(3):\n        yield n", "", "list(ticks()) == [0, 1, 2]"),
+    "a count of the call": _returns("from itertools import count", "clock = count()", "next(clock) == 0"),
+    "a nonlocal of the call": _returns(
+        "", "calls = 0\ndef tick():\n    nonlocal calls\n    calls += 1\ntick()", "calls == 1"),
+    "a copy that changes": _returns("TABLE = [1, 2]", "mine = list(TABLE)\nmine.append(3)", "len(mine) == 3"),
+    "a list that is added to another": _returns("TABLE = [1, 2]", "mine = TABLE + [3]", "len(mine) == 3"),
+    "a sorted constant": _returns("TABLE = [2, 1]", "", "sorted(TABLE)[0] == 1"),
+    "an iterated constant": _returns("TABLE = [2, 1]", "", "sum(n for n in TABLE) == 3"),
+    "a global that is read": _returns("LIMIT = 3", "global LIMIT", "LIMIT == 3"),
+    "a global that each call sets first": _returns(
+        "count = 0\ndef step():\n    global count\n    count += 1", "global count\ncount = 0\nstep()", "count == 1"),
+    "a global list that each call makes": _returns(
+        "def step():\n    found.append(1)", "global found\nfound = []\nstep()", "len(found) == 1"),
     "a global of the call": "def F(A):\n    global result\n    result = GOOD\n    return result",
-    "a helper with a constant": "def half(n, by=2):\n    return n // by\ndef F(A):\n"
-                                "    return GOOD if half(2) == 1 else BAD",
-    "a range": "PLACES = range(3)\ndef F(A):\n    return GOOD if PLACES[1] else BAD",
-    "a deque that is read": "from collections import deque\nTABLE = deque([1])\ndef F(A):\n"
-                            "    return GOOD if TABLE[0] else BAD",
-    "a name from a module": "from operator import add\nplus = add\ndef F(A):\n"
-                            "    return GOOD if plus(1, 1) == 2 else BAD",
-    "an item getter": "from operator import itemgetter\nfirst = itemgetter(0)\ndef F(A):\n"
-                      "    return GOOD if first([1]) else BAD",
-    "a decorator": "def plain(function):\n    def solve(*args):\n        return function(*args)\n    return solve\n"
-                   "@plain\ndef F(A):\n    return GOOD",
-    "a method of a constant": "TABLE = {'a': 1}\nlook = TABLE.get\ndef F(A):\n    return GOOD if look('a') else BAD",
-    "an iterator that no call uses": "pool = iter([1, 2])\nfirst = next(pool)\ndef F(A):\n"
-                                     "    return GOOD if first == 1 else BAD",
+    "a helper with a constant": _returns("def half(n, by=2):\n    return n // by", "", "half(2) == 1"),
+    "a range": _returns("PLACES = range(3)", "", "PLACES[1]"),
+    "a deque that is read": _returns("from collections import deque\nTABLE = deque([1])", "", "TABLE[0]"),
+    "a name from a module": _returns("from operator import add\nplus = add", "", "plus(1, 1) == 2"),
+    "an item getter": _returns("from operator import itemgetter\nfirst = itemgetter(0)", "", "first([1])"),
+    "a decorator": (
+        "def plain(function):\n    def solve(*args):\n        return function(*args)\n    return solve\n@plain\n"
+        "def F(A):\n    return GOOD"),
+    "a method of a constant": _returns("TABLE = {'a': 1}\nlook = TABLE.get", "", "look('a')"),
+    "an iterator that no call uses": _returns("pool = iter([1, 2])\nfirst = next(pool)", "", "first == 1"),
 }  # fmt: skip
 
 

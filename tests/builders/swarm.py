@@ -1,12 +1,18 @@
 """Small problems, groups and identities for the swarm tests."""
 
+import json
+import os
 import socket
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from codezero.config import SwarmConfig
@@ -14,18 +20,30 @@ from codezero.environment import Environment
 from codezero.environments.code import CodeEnvironment
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
+from codezero.swarm.supervisor import NetworkProcess, network_settings
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict, problem_id
 
 SWARM = "test"
 TOKENIZER = "ab" * 32
 Result = TypeVar("Result")
+WITH_HIVEMIND = [  # For tests that load it in their own process
+    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+@dataclass
+class Clock:
+    now: float = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @dataclass
 class Nodes:
     folder: Path
-    join: str
-    """The address of alice."""
+    join: str  # The address of alice
     alice: HivemindSwarm
     bob: HivemindSwarm
 
@@ -52,19 +70,71 @@ def fast_identity(seed: int = 0) -> Identity:
 
 
 def make_swarm(
-    folder: Path,
-    name: str,
-    *,
-    port: int = 0,
-    bootstrap: tuple[str, ...] = (),
-    environment: Environment | None = None,
+    folder: Path, name: str, *, bootstrap: Sequence[str] = (), environment: Environment | None = None, **settings: Any
 ) -> HivemindSwarm:
-    path = folder / f"{name}.pem"
-    Identity.load_or_create(path)
-    config = SwarmConfig(
-        kind="hivemind", name=SWARM, identity=str(path), port=port, bootstrap=list(bootstrap), poll_seconds=0.1
-    )
-    return HivemindSwarm(config, folder / name, environment or CodeEnvironment(), TOKENIZER)
+    """Its network process is not started."""
+    identity = folder / f"{name}.pem"
+    peer = Identity.load_or_create(identity).peer_id
+    settings = {"poll_seconds": 0.1, "bootstrap": list(bootstrap)} | settings
+    config = SwarmConfig(kind="hivemind", name=SWARM, identity=str(identity), **settings)
+    network = NetworkProcess(network_settings(config), folder / name)
+    return HivemindSwarm(network, environment or CodeEnvironment(), peer, TOKENIZER)
+
+
+@contextmanager
+def started(folder: Path, name: str, **settings: Any) -> Iterator[HivemindSwarm]:
+    """A node on the network until the end of the block."""
+    swarm = make_swarm(folder, name, **settings)
+    try:
+        swarm.network.start()
+        yield swarm
+    finally:
+        swarm.close()
+
+
+@asynccontextmanager
+async def daemons(folder: Path, *names: str, port: int = 0) -> AsyncIterator[list[Any]]:
+    """A peer-to-peer daemon for each of these names, without neighbours, in this process."""
+    from codezero.swarm.hivemind_dht import start_daemon
+
+    for name in names:
+        Identity.load_or_create(folder / f"{name}.pem")
+    running = [await start_daemon(SwarmConfig(identity=str(folder / f"{name}.pem"), port=port)) for name in names]
+    try:
+        yield running
+    finally:
+        for daemon in running:
+            await daemon.shutdown()
+
+
+async def address_of(daemon: Any) -> str:
+    return str((await daemon.get_visible_maddrs())[0])
+
+
+@contextmanager
+def hostile_peer(folder: Path, round_number: int, *victims: str) -> Iterator[Callable[..., Any]]:
+    """`fakes/hostile_peer.py` in a process of its own: attack(name, **arguments) returns what it answers."""
+    program = Path(__file__).parents[1] / "fakes" / "hostile_peer.py"
+    with (folder / "mallory.log").open("wb") as log:
+        mallory = subprocess.Popen(
+            [sys.executable, str(program), str(folder), str(round_number), *victims], process_group=0, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=os.environ | {"HIVEMIND_LOGLEVEL": "ERROR"},
+        )  # fmt: skip
+    with mallory:
+        assert mallory.stdin and mallory.stdout
+        stdin, stdout = mallory.stdin, mallory.stdout
+
+        def attack(name: str, /, **arguments: Any) -> Any:
+            stdin.write(json.dumps([name, arguments]) + "\n")
+            stdin.flush()
+            answer = stdout.readline()
+            assert answer, f"the hostile process ended during {name}: {(folder / 'mallory.log').read_text()}"
+            return json.loads(answer)
+
+        try:
+            yield attack
+        finally:
+            stdin.close()
 
 
 def free_port() -> int:

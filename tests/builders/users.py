@@ -1,6 +1,7 @@
-"""Users who found and join swarms by the command line, each in a folder of his own."""
+"""Users who found and join swarms by the command line, each in a folder of his own; what any whole node has written."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -56,8 +57,13 @@ def code_of(folder: Path) -> str:
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     """What its node has written of each iteration."""
-    path = folder / "runs" / "run" / "metrics.jsonl"
-    return list(read_metrics(path)) if path.is_file() else []
+    return list(read_metrics(folder / "runs" / "run" / "metrics.jsonl"))
+
+
+def status(runs: Path) -> dict[str, Any]:
+    """Of the newest run."""
+    command = [sys.executable, "-m", "codezero", "status", "--json", f"run.directory={runs}"]
+    return json.loads(subprocess.run(command, capture_output=True, check=True, timeout=120).stdout)
 
 
 def last_row(folder: Path) -> dict[str, Any]:

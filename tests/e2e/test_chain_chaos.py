@@ -14,8 +14,7 @@ from builders.chain import Swarm, found, fund
 from fakes.chaos_proxy import ChaosProxy
 from fakes.outbox_node import reward_of
 
-from codezero.chain.outbox import ChainOutbox
-from codezero.chain.outbox_db import read_status
+from codezero.chain.outbox import ChainOutbox, read_status
 from codezero.chain.provider import ChainClient
 from codezero.chain.wallet import KeystoreWallet
 from codezero.errors import ChainError

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from codezero.chain.build import LoginChain
 from codezero.chain.wallet import KeystoreWallet
 from codezero.cli import main
 from codezero.config import ChainConfig, LoginConfig, NodeConfig
-from codezero.login.store import Folder
-from codezero.login.vault import Passphrase, Scrypt, Vault, new_salt
-from codezero.wiring.chain import with_login
+from codezero.fitting import with_login
+from codezero.login.vault import Folder, Passphrase, Scrypt, Vault
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def settings(tmp_path: Path) -> list[str]:
 @pytest.fixture
 def account(tmp_path: Path) -> str:
     vault = Vault(Folder(tmp_path / "login"), 30, time.time)
-    return vault.claim(bytes(range(1, 33)), Passphrase(Scrypt(new_salt())), bytes(32)).account
+    return vault.claim(bytes(range(1, 33)), Passphrase(Scrypt(bytes(32))), bytes(32)).account
 
 
 def test_wallet_show_names_the_claimed_account(
@@ -37,7 +37,8 @@ def test_a_throw_away_account_made_by_accident_does_not_go_before_the_owners(tmp
     wallet, login = tmp_path / "wallet.json", LoginConfig(directory=str(tmp_path / "login"))
     KeystoreWallet.ephemeral(wallet)
     chain = ChainConfig(kind="embedded", wallet=str(wallet))
-    assert with_login(NodeConfig(chain=chain, login=login)).chain.account == account
+    signed = with_login(NodeConfig(chain=chain, login=login)).chain
+    assert isinstance(signed, LoginChain) and signed.account == account
     (tmp_path / "wallet.json.passphrase").unlink()  # now it is a keystore of one's own
     assert with_login(NodeConfig(chain=chain, login=login)).chain == chain
 

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 from builders.browsing import free_port, settings
+from builders.users import status, wait_until
 
 from codezero.login.login import log_out
 
@@ -38,11 +38,7 @@ class Node:
         return found[0]
 
     def until(self, what: str, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 180
-        while not holds():
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, f"not {what}: {self.log.read_text()[-3000:]}"
-            time.sleep(0.2)
+        wait_until(what, holds, self.process)
 
     def post(self, path: str, body: dict[str, Any], **headers: str) -> tuple[int, Any, str]:
         connection = http.client.HTTPConnection("localhost", self.port, timeout=120)
@@ -56,17 +52,8 @@ class Node:
 
     def accepted(self) -> int:
         """Submissions that the chain took, as `codezero status` tells."""
-        command = [
-            sys.executable,
-            "-m",
-            "codezero",
-            "status",
-            "--json",
-            f"run.directory={self.folder}/runs",
-            "run.name=run",
-        ]
-        told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-        return told["submissions"]["accepted"] if told["submissions"] else 0
+        submissions = status(self.folder / "runs")["submissions"]
+        return submissions["accepted"] if submissions else 0
 
     def shown_by_the_system(self) -> bytes:
         """Command lines and environments of the node and everything that it started."""

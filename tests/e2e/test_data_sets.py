@@ -1,12 +1,10 @@
 """A whole node over the public sets in their own schemas: from a disk, from a hub, without one, and when it dies."""
 
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +12,8 @@ from typing import Any
 
 import pytest
 from builders.data_sets import contest, contests, mbpp, sanitized, write
+from builders.monitor import read_metrics
+from builders.users import status, wait_until
 from fakes.hub_server import serving
 from unit.problems.test_sources_hub import a_hub
 
@@ -24,29 +24,21 @@ CONTESTS = [
     contest(50, solutions={"language": [0, 1, 2, 4], "solution": ["?", "print 1", "int main(){}", "class A {}"]}),
     contest(51, solutions={"language": [], "solution": []}, incorrect_solutions={"language": [], "solution": []}),
     contest(52, public_tests={"input": ["y" * (1 << 20)], "output": ["z" * (1 << 20)]}),
-]
-"""Beside what `contests` makes: without a Python solution, without any, and with nothing but a test of 1 MB."""
+]  # Beside what `contests` makes: without a Python solution, without any, and with nothing but a test of 1 MB
+
+
+FEW = [  # the embedded judge has no skill at these sets
+    "evaluator.canaries=80", "evaluator.on_alarm=warn", "solver.problems_per_iteration=8", "solver.group_size=2",
+    "solver.refill=1", "proposer.model=off", "evals.every=0", "monitor.view=plain", "login.page=off",
+    "chain.kind=clock",
+]  # fmt: skip
 
 
 @contextmanager
 def node(folder: Path, *settings: str, hub: str = "") -> Iterator[subprocess.Popen[bytes]]:
-    told = {
-        "run.directory": folder,
-        "run.name": "run",
-        "run.logs": folder / "logs",
-        "swarm.identity": folder / "swarm.pem",
-        "evaluator.canaries": 80,
-        "evaluator.on_alarm": "warn",  # the embedded judge has no skill at these sets
-        "solver.problems_per_iteration": 8,
-        "solver.group_size": 2,
-        "solver.refill": 1,
-        "proposer.model": "off",
-        "evals.every": 0,
-        "monitor.view": "plain",
-        "login.page": "off",
-        "chain.kind": "clock",
-    }
-    command = [sys.executable, "-m", "codezero", "run", *(f"{key}={value}" for key, value in told.items()), *settings]
+    files = [f"run.directory={folder}", "run.name=run", f"run.logs={folder / 'logs'}"]
+    files += [f"swarm.identity={folder / 'swarm.pem'}"]
+    command = [sys.executable, "-m", "codezero", "run", *files, *FEW, *settings]
     online = {"HF_ENDPOINT": hub, "HF_HOME": str(folder / "hf"), "HF_HUB_OFFLINE": "0"} if hub else {}
     with (folder / "out").open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=os.environ | online)
@@ -58,17 +50,11 @@ def node(folder: Path, *settings: str, hub: str = "") -> Iterator[subprocess.Pop
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    path = folder / "run" / "metrics.jsonl"
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    return list(read_metrics(folder / "run" / "metrics.jsonl"))
 
 
 def until(what: str, holds: Callable[[dict[str, Any]], bool], folder: Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 180
-    while not (told := rows(folder)) or not holds(told[-1]):
-        assert process.poll() is None, (folder / "out").read_text()
-        assert time.monotonic() < deadline, f"not {what}: {told[-1:]} {(folder / 'out').read_text()[-2000:]}"
-        time.sleep(0.1)
+    wait_until(what, lambda: any(map(holds, rows(folder)[-1:])), process)
 
 
 @pytest.mark.slow
@@ -84,22 +70,16 @@ def test_real_schemas_run_through_whole_iterations(suffix: str, tmp_path: Path) 
     sources = f"data.sources=[{','.join(f'{path}:1' for path in paths)}]"
     with node(tmp_path, sources, "run.max_iterations=16") as process:
         assert process.wait(300) == 0, (tmp_path / "out").read_text()
-    told = rows(tmp_path)
-    last = told[-1]
-    assert last["iteration"] == 16 and all(row["reward/mean"] is not None for row in told if row["iteration"])
+    written = rows(tmp_path)
+    last = written[-1]
+    assert last["iteration"] == 16 and all(row["reward/mean"] is not None for row in written if row["iteration"])
     drawn = [last[f"problems/drawn_{path.name}"] for path in paths]
     assert sum(drawn) == 16 * 8 and min(drawn) >= 20, "each set gave problems, and nothing stood in for one"
     assert last["problems/refused_malformed"] >= 1, "a row without tests costs itself"
     assert not any(value for name, value in last.items() if name.startswith("tolerated/"))
 
 
-REAL = f"data.sources=[{','.join(compose(['profile=gpu-80g']).data.sources)}]"
-"""What real models draw from."""
-
-
-def status(folder: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "codezero", "status", "--json", f"run.directory={folder}"]
-    return json.loads(subprocess.run(command, capture_output=True, check=True, timeout=120).stdout)
+REAL = f"data.sources=[{','.join(compose(['profile=gpu-80g']).data.sources)}]"  # What real models draw from
 
 
 @pytest.mark.long

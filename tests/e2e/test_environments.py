@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.users import wait_until
 from e2e.test_run import newest_checkpoint, run
-from e2e.test_two_nodes import node, rows, wait_until
+from e2e.test_two_nodes import node, rows
 
 from codezero.ops.fleet import ADDRESSES
 

@@ -70,7 +70,7 @@ def test_the_readme_lists_every_example() -> None:
 
 
 def test_the_file_of_problems_has_the_rows_of_the_function() -> None:
-    from codezero.problems.hub import open_rows
+    from codezero.problems.sources import open_rows
 
     made = open_rows(str(EXAMPLES / "own_problems" / "problems.py") + ":rows")
     lines = (EXAMPLES / "own_problems" / "problems.jsonl").read_bytes().splitlines()

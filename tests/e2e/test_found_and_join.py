@@ -5,12 +5,12 @@ Each believes only peers that are registered on the chain.
 """
 
 import json
-import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
 import pytest
+from builders.swarm import free_port
 from builders.users import code_of, codezero, last_row, wait_until
 
 from codezero.chain.invitation import read_invitation
@@ -19,12 +19,6 @@ from codezero.swarm.identity import Identity
 
 NETWORK = "codezero.swarm.network_process"
 pytestmark = pytest.mark.timeout(600)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def port_of_chain(folder: Path) -> int:

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 from builders.monitor import PEER, row
-from unit.test_node import Parts, make_node
+from unit.test_node import Parts, play
 
-from codezero import runner as iterating
+from codezero import run
 from codezero.errors import DiskFullError
 from codezero.inspection.status import read_run
 from codezero.monitor.logs import setup_logging
@@ -31,6 +31,7 @@ import sys
 from pathlib import Path
 import torch
 from safetensors.torch import save_file
+from codezero import run
 from codezero.errors import DiskFullError
 from codezero.monitor.metrics_file import MetricsFile, Tail, parse
 from codezero.system.files import full
@@ -107,9 +108,8 @@ class NoRoom:
 
 @pytest.mark.parametrize("what", ["save", "observe"])
 def test_the_node_waits_for_room_and_goes_on(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    monkeypatch.setattr(iterating, "ROOM_SECONDS", 0.01)
+    monkeypatch.setattr(run, "ROOM_SECONDS", 0.01)
     parts, no_room = Parts(), NoRoom(3)
-    node = make_node(parts, max_iterations=2)
     truth = getattr(parts, what)
 
     def fails_at_first(*given: Any) -> None:
@@ -118,19 +118,19 @@ def test_the_node_waits_for_room_and_goes_on(monkeypatch: pytest.MonkeyPatch, wh
         truth(*given)
 
     monkeypatch.setattr(parts, what, fails_at_first)
-    assert node.run() == "max_iterations reached"
-    assert node.tolerated["tolerated/DiskFullError"] == 3
+    played = play(parts, max_iterations=2)
+    assert played.reason == "max_iterations reached"
+    assert played.failures["waiting for room on the disk"].kinds["DiskFullError"] == 3
     assert [one["iteration"] for one in parts.rows if one["iteration"]] == [1, 2]
     assert parts.saved == [1, 2]
 
 
 def test_who_asks_it_to_stop_meanwhile_is_told_that_it_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = Parts()
-    node = make_node(parts, max_iterations=2)
     threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
     monkeypatch.setattr(parts, "save", NoRoom(1_000_000))
     with pytest.raises(DiskFullError):
-        node.run()
+        play(parts, max_iterations=2)
     assert not parts.saved
 
 

@@ -4,17 +4,16 @@ Real nodes, as their users start them. Does not show: several cards, whose ranks
 """
 
 import contextlib
-import json
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builders.forked_runs import wait_for
+from builders.swarm import free_port
+from builders.users import status
 from e2e.test_run import command, newest_checkpoint, rows, run
 from fakes.terminal import NOISE, Seat, seated
 
@@ -23,23 +22,11 @@ from codezero.monitor.report import headline
 from codezero.monitor.run_state import read_exam
 from codezero.monitor.text import percent
 
-LONG = "solver.problems_per_iteration=80"
-"""An iteration takes seconds, within which somebody can press twice."""
+LONG = "solver.problems_per_iteration=80"  # An iteration takes seconds, within which somebody can press twice
 
 SILENT_CHAIN = ["chain.kind=rpc", "chain.rpc_urls=[http://127.0.0.1:9]", "chain.chain_id=31337",
                 f"chain.contract=0x{'12' * 20}"]  # fmt: skip
 """Every iteration survives an error."""
-
-
-def status(folder: Path) -> dict[str, Any]:
-    asked = [sys.executable, "-m", "codezero", "status", "--json", f"run.directory={folder}", "run.name=run"]
-    return json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def survivors(folder: Path) -> list[str]:

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from codezero.code.parsing import fence
-from codezero.market.receipts import SignedReceipt, signed_bytes, tree
+from codezero.market.judge_service import Receipt, SignedReceipt, signed_bytes
 from codezero.problems.synthetic.tasks import worked
 from codezero.swarm.identity import Identity
 
@@ -59,16 +59,16 @@ def verify(folder: Path, *words: str, **environment: str) -> tuple[int, Any]:
     return done.returncode, json.loads(done.stdout) if done.stdout else done.stderr
 
 
-def forged(folder: Path, receipt: dict[str, Any], item: int, name: str) -> None:
-    """The receipt with one false reading, signed by somebody else."""
-    leaves = json.loads(json.dumps(receipt["leaves"]))
-    leaves[item]["read"] = [value + 2 for value in leaves[item]["read"]]
-    identity = Identity.load_or_create(folder / f"{name}.pem")
-    whole = msgspec.convert(receipt | {"leaves": leaves}, SignedReceipt)
-    claimed = msgspec.structs.replace(whole.receipt, root=tree(whole.leaves)[-1][0].hex())
+def forged(folder: Path, answer: dict[str, Any], name: str) -> None:
+    """The receipt with one step too much in every reading, signed by another judge."""
+    whole = msgspec.convert(answer, SignedReceipt)
+    readings = tuple(
+        msgspec.structs.replace(reading, scores=tuple(score + 2 for score in reading.scores or ()))
+        for reading in whole.receipt.readings
+    )
+    claimed, identity = Receipt(whole.receipt.judge, readings), Identity.load_or_create(folder / f"{name}.pem")
     signature = identity.sign(signed_bytes(claimed)).hex()
-    signed = SignedReceipt(claimed, whole.leaves, identity.public_key_bytes.hex(), signature)
-    (folder / name).write_bytes(msgspec.json.encode(signed))
+    (folder / name).write_bytes(msgspec.json.encode(SignedReceipt(claimed, identity.public_key_bytes.hex(), signature)))
 
 
 @pytest.mark.slow
@@ -91,13 +91,13 @@ def test_a_receipt_is_read_again_and_a_forged_one_is_refuted(url: str, folder: P
     (folder / "receipt.json").write_text(json.dumps(result))
     code, verified = verify(folder, "receipt.json")
     assert code == 0 and len(verified["read"]) == 1 and not verified["refuted"]
-    forged(folder, result, 19, "forged.json")
-    code, verified = verify(folder, "receipt.json", "--against", "forged.json")
-    assert code == 1 and [(wrong["receipt"], wrong["item"]) for wrong in verified["refuted"]] == [("forged.json", 19)]
-    assert not verified["read"]  # one program was read, and no other
-    (folder / "changed.json").write_text(json.dumps(result | {"leaves": result["leaves"][::-1]}))
+    forged(folder, result, "forged.json")
+    code, verified = verify(folder, "forged.json", "--item", "19")
+    assert code == 1 and list(verified["refuted"]) == ["19"] and not verified["read"]
+    receipt = result["receipt"] | {"readings": result["receipt"]["readings"][::-1]}
+    (folder / "changed.json").write_text(json.dumps(result | {"receipt": receipt}))
     code, words = verify(folder, "changed.json")
-    assert code == 1 and "not those of the root" in words
+    assert code == 1 and "not of this receipt" in words
     code, words = verify(folder, "receipt.json", "--item", "99")
     assert code == 2 and "--item=99" in words
 
@@ -108,11 +108,10 @@ from pathlib import Path
 from random import Random
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
-from codezero.market.judge_service import as_group
-from codezero.market.receipts import ReceiptItem
+from codezero.market.judge_service import ReceiptItem, as_group
 from codezero.problems.synthetic.tasks import worked
 from codezero.settings import compose
-from codezero.wiring.judge import ExactReader
+from codezero.ops.judge import ExactReader
 tasks = [worked(Random(f"exact {number}")) for number in range(500)]
 items = [ReceiptItem(task.problem.question, task.problem.tests, fence(code))
          for task in tasks for code in (task.right[0], task.wrong[0])]

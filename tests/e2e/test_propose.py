@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from e2e.test_two_nodes import node, rows, wait_until
+from builders.users import wait_until
+from e2e.test_two_nodes import node, rows
 
 from codezero.cli import main
 from codezero.ops.fleet import ADDRESSES

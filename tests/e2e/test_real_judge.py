@@ -5,11 +5,11 @@ import os
 import pytest
 
 from codezero.code.assertions import Example
+from codezero.evaluator.build import find_probe
 from codezero.evaluator.judge import LikelihoodJudge
 from codezero.evaluator.judge_prompts import PROBE
 from codezero.evaluator.types import Program
 from codezero.models.load import load_model
-from codezero.wiring.evaluator import find_probe
 
 NAMED = os.environ.get("CODEZERO_REAL_JUDGE", "")
 PAIRS = [

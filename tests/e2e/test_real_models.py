@@ -14,17 +14,39 @@ import torch
 from builders.data_sets import write
 from builders.models import real_words
 from builders.real_data import real_data
-from e2e.test_data_sets import REAL, node, rows, status, until
+from builders.users import status
+from e2e.test_data_sets import REAL, node, rows, until
 from fakes.hub_server import serving
-from transformers import AutoModelForCausalLM
-from unit.models.test_load import qwen_half_billion
+from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from unit.models.test_generation import small_tokenizer
 from unit.problems.test_sources_hub import a_hub
 
-from codezero.problems.dedup import KEY_DIGITS, Novelty
-from codezero.problems.held_back import MAX_HELD_BACK, canary_rows, digest, exam_problems
+from codezero.evaluator.build import build_canaries
+from codezero.problems.filters import KEY_DIGITS, Novelty
 from codezero.problems.rows import read_row
+from codezero.problems.sources import MAX_HELD_BACK, canary_rows, digest, exam_problems
 from codezero.settings import compose
-from codezero.wiring.evaluator import build_canaries
+
+
+def qwen_half_billion(layers: int, directory: Path, vocabulary: int = 151_936) -> None:
+    """Qwen2.5-0.5B's shape with random weights; the vocabulary too, of which the tokenizer uses little."""
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=vocabulary,
+        hidden_size=896,
+        intermediate_size=4_864,
+        num_hidden_layers=layers,
+        num_attention_heads=14,
+        num_key_value_heads=2,
+        max_position_embeddings=32_768,
+        rope_parameters={"rope_theta": 1_000_000.0, "rope_type": "default"},
+        tie_word_embeddings=True,
+        eos_token_id=0,
+        pad_token_id=0,
+        bos_token_id=None,
+    )
+    Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(directory)
+    small_tokenizer().save_pretrained(directory)
 
 
 def run(folder: Path, models: Path, *overrides: str) -> subprocess.CompletedProcess[str]:

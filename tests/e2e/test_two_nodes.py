@@ -6,18 +6,19 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders.monitor import read_metrics
+from builders.users import wait_until
 
-from codezero.chain.outbox_db import read_status
+from codezero.chain.outbox import read_status
 from codezero.errors import ChainError
 from codezero.ops.fleet import ADDRESSES
 from codezero.swarm.identity import Identity
+from codezero.system.child import is_there
 
 SMALL = ["evals.every=0", "evaluator.canaries=80", "solver.problems_per_iteration=4", "chain.round_seconds=5"]
 
@@ -43,17 +44,8 @@ def node(base: Path, name: str, *overrides: str, command: str = "run") -> Iterat
         process.wait()
 
 
-def wait_until(what: str, holds: Callable[[], bool], *alive: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 180
-    while not holds():
-        assert all(process.poll() is None for process in alive), f"a node ended while waiting: {what}"
-        assert time.monotonic() < deadline, f"did not happen: {what}"
-        time.sleep(0.2)
-
-
 def rows(base: Path, name: str) -> list[dict[str, Any]]:
-    path = base / name / "metrics.jsonl"
-    return list(read_metrics(path)) if path.is_file() else []
+    return list(read_metrics(base / name / "metrics.jsonl"))
 
 
 def learns_from_others(base: Path, name: str, since: int = 0) -> bool:
@@ -107,9 +99,7 @@ def test_one_command_founds_and_joins(tmp_path: Path) -> None:
     with subprocess.Popen([*command, *settings], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as fleet:
         for name in ("node-1", "node-2"):
             wait_until(
-                f"{name} learns from the other",
-                lambda name=name: learns_from_others(tmp_path / "fleet", name),
-                fleet,
+                f"{name} learns from the other", lambda name=name: learns_from_others(tmp_path / "fleet", name), fleet
             )
             wait_until(f"{name} is counted", lambda name=name: accepted(tmp_path / "fleet" / name) > 0, fleet)
         fleet.send_signal(signal.SIGINT)
@@ -133,7 +123,7 @@ def test_a_killed_fleet_leaves_no_node_running(tmp_path: Path) -> None:
         fleet.kill()
     node = json.loads((folder / "node.json").read_text())
     wait_until("the node ends", lambda: json.loads((folder / "node.json").read_text())["stopped"] == "asked to stop")
-    wait_until("its process is gone", lambda: not running(node["pid"]))
+    wait_until("its process is gone", lambda: not is_there(node["pid"]))
     saved = max(int(path.name) for path in (folder / "checkpoints").iterdir() if path.name.isdecimal())
     assert saved == rows(tmp_path / "fleet", "node-1")[-1]["iteration"] and not daemons_of(folder)
 
@@ -143,10 +133,3 @@ def accepted(folder: Path) -> int:
     with contextlib.suppress(ChainError):
         return sum(read_status(path).accepted for path in folder.glob("outbox-*.db"))
     return 0
-
-
-def running(pid: int) -> bool:
-    try:
-        return "Z" not in (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False

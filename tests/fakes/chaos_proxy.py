@@ -15,8 +15,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-LATE = 0.2
-"""Seconds."""
+LATE = 0.2  # seconds
 
 
 @dataclass
@@ -101,10 +100,6 @@ class ChaosProxy:
         if kind < 0.4:
             return web.Response(text="no JSON at all")
         code = -32603 if kind < 0.7 else -32000
-        asked = msgspec.json.decode(body)
         error = {"code": code, "message": "nonce too low" if kind < 0.85 else "transaction rejected"}
-        told = [
-            {"jsonrpc": "2.0", "id": one["id"], "error": error}
-            for one in (asked if isinstance(asked, list) else [asked])
-        ]
-        return web.Response(body=msgspec.json.encode(told if isinstance(asked, list) else told[0]))
+        answer = {"jsonrpc": "2.0", "id": msgspec.json.decode(body)["id"], "error": error}
+        return web.Response(body=msgspec.json.encode(answer))

@@ -5,24 +5,14 @@ import json
 import sys
 from pathlib import Path
 
-from builders.swarm import SWARM, TOKENIZER, group, scored
+from builders.swarm import group, make_swarm, scored
 
-from codezero.config import SwarmConfig
-from codezero.environments.code import CodeEnvironment
 from codezero.errors import SwarmError
-from codezero.swarm.hivemind_swarm import HivemindSwarm
-from codezero.swarm.identity import Identity
 
 
 def main(folder: Path, name: str, host: str, port: str, *bootstrap: str) -> None:
-    path = folder / f"{name}.pem"
-    Identity.load_or_create(path)
-    config = SwarmConfig(
-        kind="hivemind", name=SWARM, identity=str(path), host=host, port=int(port), bootstrap=list(bootstrap),
-        poll_seconds=0.3,
-    )  # fmt: skip
-    swarm = HivemindSwarm(config, folder / name, CodeEnvironment(), TOKENIZER)
-    swarm.start()
+    swarm = make_swarm(folder, name, host=host, port=int(port), bootstrap=bootstrap, poll_seconds=0.3)
+    swarm.network.start()
     heard: list[str] = []
     told = 0
     for line in sys.stdin:
@@ -39,7 +29,7 @@ def main(folder: Path, name: str, host: str, port: str, *bootstrap: str) -> None
             elif word == "ready":
                 answer = swarm.addresses
             elif word == "process":
-                answer = swarm._network.pid
+                answer = swarm.network.pid
             elif word == "neighbours":
                 answer = swarm.metrics()["swarm/neighbours"]
         print(json.dumps(answer), flush=True)

@@ -10,28 +10,24 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 
-from builders.swarm import SWARM, TOKENIZER, group, problem, scored  # noqa: E402
+from builders.swarm import group, make_swarm, problem, scored  # noqa: E402
 
 from codezero.config import SwarmConfig  # noqa: E402
-from codezero.environments.code import CodeEnvironment  # noqa: E402
 from codezero.errors import SwarmError  # noqa: E402
-from codezero.swarm.hivemind_swarm import HivemindSwarm  # noqa: E402
-from codezero.swarm.identity import Identity  # noqa: E402
 from codezero.swarm.network_status import read_status  # noqa: E402
 
 ROUND, PUBLISH_SECONDS, GROUPS = 5, 3.0, 4
 
 
-def main(folder: Path, settings: dict[str, object]) -> None:
+def main(folder: Path, settings: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "swarm.pem"
-    me = Identity.load_or_create(path).peer_id
-    config = replace(SwarmConfig(kind="hivemind", name=SWARM, identity=str(path)), **settings)  # pyright: ignore
-    swarm = HivemindSwarm(config, folder / "network", CodeEnvironment(), TOKENIZER)
-    swarm.start()
+    swarm = make_swarm(folder, "network", poll_seconds=SwarmConfig().poll_seconds, **settings)
+    swarm.network.start()
+    me = swarm.peer_id
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     received, start, published = Counter[str](), time.monotonic(), 0

@@ -31,21 +31,23 @@ from hivemind.dht.routing import DHTID  # noqa: E402
 from hivemind.dht.storage import DictionaryDHTValue  # noqa: E402
 from hivemind.p2p import P2P, PeerID  # noqa: E402
 from hivemind.proto import dht_pb2  # noqa: E402
-from simulation.memory_transport import signed  # noqa: E402
+from simulation.transport import signed  # noqa: E402
 
 from codezero.config import SwarmConfig  # noqa: E402
 from codezero.errors import UnreachableError  # noqa: E402
-from codezero.swarm.hivemind_dht import NETWORK_ERRORS, bound_id, create_node, split_address, start_daemon  # noqa: E402
-from codezero.swarm.hivemind_transport import GossipServicer, HivemindTransport  # noqa: E402
+from codezero.swarm.calls import ChunkRequest  # noqa: E402
+from codezero.swarm.hivemind_dht import (  # noqa: E402
+    NETWORK_ERRORS,
+    GossipServicer,
+    HivemindTransport,
+    bound_id,
+    create_node,
+    split_address,
+    start_daemon,
+)
 from codezero.swarm.identity import Identity  # noqa: E402
 from codezero.swarm.records import DHTRecord, PeerRecordValidator, RecordPlace  # noqa: E402
-from codezero.swarm.schema import (  # noqa: E402
-    Header,
-    body_digest,
-    encode_header,
-)
-from codezero.swarm.serving import ChunkRequest  # noqa: E402
-from codezero.swarm.wire import encode_body  # noqa: E402
+from codezero.swarm.wire import Header, body_digest, encode_body, encode_header  # noqa: E402
 
 pack = msgspec.msgpack.encode
 HANDLER = f"{SWARM}::GossipServicer.rpc_chunk"
@@ -57,8 +59,7 @@ class Peer:
 
     def __init__(self, identity: Identity, p2p: P2P, node: DHTNode) -> None:
         self.identity, self.p2p, self.node = identity, p2p, node
-        self.lie = ""
-        """How this holder answers who looks for a record; empty: truthfully."""
+        self.lie = ""  # How this holder answers who looks for a record; empty: truthfully
 
     async def store(self, victim: PeerID, *records: DHTRecord, in_cache: bool = False) -> list[bool]:
         """One raw rpc_store: what was kept? Nothing when the victim called the whole request an error."""
@@ -230,13 +231,12 @@ async def find_bomb(times: int) -> list[int]:
 
 
 class Serving(GossipServicer):
-    """Answers in her own way; `asked` counts."""
+    """Answers in her own way."""
 
     def __init__(self, way: str, body: bytes) -> None:
-        self.way, self.body, self.asked = way, body, 0
+        self.way, self.body = way, body
 
     async def rpc_chunk(self, request: BytesValue, context: Any) -> BytesValue:
-        self.asked += 1
         if self.way == "sleep":
             await asyncio.sleep(60)
         elif self.way == "drip":
@@ -246,10 +246,9 @@ class Serving(GossipServicer):
 
 
 Serving.__name__ = GossipServicer.__name__  # part of the protocol's handler name
-serving: dict[str, Serving] = {}
 
 
-async def announce(name: str, way: str) -> str:
+async def announce(name: str, way: str) -> None:
     """Announce one body and serve it badly."""
     she = await join(name)
     if way == "bomb":
@@ -257,16 +256,10 @@ async def announce(name: str, way: str) -> str:
         body = b"".join([*(squeezer.compress(bytes(1 << 20)) for _ in range(1024)), squeezer.flush()])
     else:
         body = encode_body([group(she.identity.peer_id, name)], peer=she.identity.peer_id, round_number=round_number)
-    serving[name] = Serving(way, body)
-    await serving[name].add_p2p_handlers(she.p2p, namespace=SWARM)
+    await Serving(way, body).add_p2p_handlers(she.p2p, namespace=SWARM)
     header = Header(1, "h", round_number, body_digest(body), len(body), "zlib", bytes(32), 1, [], None, 1.0)
     record = own(she.identity, here(), encode_header(header))
     assert all([await she.store(victim, record) == [True] for victim in victims])
-    return she.identity.peer_id
-
-
-async def asked(name: str) -> int:
-    return serving[name].asked
 
 
 async def wrong_rounds() -> dict[str, list[bool]]:

@@ -16,8 +16,7 @@ class Hub:
     def __init__(self, repositories: dict[tuple[str, str], dict[str, bytes]]) -> None:
         self.repositories = repositories
         self.asked: list[str] = []
-        self.silent = False
-        """Answer nothing but 503 from now on?"""
+        self.silent = False  # does it answer nothing but 503?
         self.url = ""
 
 
@@ -46,8 +45,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, *, body: bool) -> None:
         path = unquote(urlsplit(self.path).path)
         self.server.hub.asked.append(f"{self.command} {path}")
-        if path == "/silence":
-            self.server.hub.silent = True
         if self.server.hub.silent:
             self._send(503, b"", {}, body)
         elif path == "/":

@@ -18,15 +18,12 @@ class Hub:
 
     def __init__(self) -> None:
         self.url = ""
-        self.repositories: dict[str, bool] = {}
-        """Is it private?"""
+        self.repositories: dict[str, bool] = {}  # Is it private?
         self.files: dict[str, bytes] = {}
         self.objects: dict[str, bytes] = {}
         self.messages: list[str] = []
-        self.tokens: set[str] = set()
-        """That anybody showed."""
-        self.refuses = False
-        """Answer 401 to everything?"""
+        self.tokens: set[str] = set()  # That anybody showed
+        self.refuses = False  # Answer 401 to everything?
         self.hangs = False
 
 

@@ -24,9 +24,9 @@ from typing import Any
 import torch
 from oracles.teacher_forced import teacher_forced
 
-from codezero.code.agreement.agreement import agree
+from codezero.code.agreement import agree
 from codezero.code.answer import read_answer
-from codezero.code.kinds import ANY, INT, STR, list_of
+from codezero.code.assertions import ANY, INT, STR, list_of
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.generation import OwnLoop
 from codezero.models.load import LoadedModel, load_model
@@ -42,10 +42,8 @@ class State:
 
     mode: str = "ok"
     seconds: float = 0.0
-    versions: dict[str, bytes] = field(default_factory=dict)
-    """Answers to GET, by path."""
-    body: bytes = b""
-    """Sent in the mode `bytes`."""
+    versions: dict[str, bytes] = field(default_factory=dict)  # Answers to GET, by path
+    body: bytes = b""  # Sent in the mode `bytes`
     paths: Counter[str] = field(default_factory=Counter)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
@@ -64,8 +62,7 @@ class State:
             self.most_at_once = 0
 
 
-KINDS = {"x": INT, "a": INT, "b": INT, "s": STR, "nums": list_of(INT)}
-"""Of the embedded family's parameters."""
+KINDS = {"x": INT, "a": INT, "b": INT, "s": STR, "nums": list_of(INT)}  # Of the embedded family's parameters
 
 
 class Judge:

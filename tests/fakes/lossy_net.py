@@ -39,10 +39,8 @@ class LossyNet:
     """Hosts 10.77.0.1 to 10.77.0.`size`."""
 
     def __init__(self, size: int) -> None:
-        self.delay_seconds, self.loss = 0.0, 0.0
-        """One way; share of packets."""
-        self.parts: Sequence[set[int]] = ()
-        """Hosts that reach each other; empty: all do."""
+        self.delay_seconds, self.loss = 0.0, 0.0  # One way; share of packets
+        self.parts: Sequence[set[int]] = ()  # Hosts that reach each other; empty: all do
         self._keepers = {host: _keeper(host) for host in range(1, size + 1)}
         self._ended = threading.Event()
         self._wire = threading.Thread(target=self._forward, daemon=True)

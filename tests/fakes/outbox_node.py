@@ -8,11 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from codezero.chain.contract import ContractCoordinator
-from codezero.chain.outbox import ChainOutbox
-from codezero.chain.outbox_db import read_status
+from codezero.chain.contract import ContractCoordinator, Sender
+from codezero.chain.outbox import ChainOutbox, read_status
 from codezero.chain.provider import ChainClient
-from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 
 

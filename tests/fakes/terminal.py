@@ -14,8 +14,7 @@ from pathlib import Path
 TAKE = (
     "import fcntl, os, signal, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "signal.signal(signal.SIGINT, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])"
-)
-"""Take the terminal, and Ctrl-C as at any: background jobs of a shell ignore it, and so would their children."""
+)  # Take the terminal, and Ctrl-C as at any: background jobs of a shell ignore it, and so would their children
 CTRL_C = b"\x03"
 NOISE = ("Traceback", "leaked", "Unclosed", "was destroyed", "never awaited", "Exception ignored", "Warning:")
 """What nobody who stops a node shall read."""

@@ -14,9 +14,8 @@ from codezero.code.answer import BLOCKS
 from codezero.code.parsing import fence
 from codezero.code.report import StaticReport
 from codezero.code.worker import StaticGuard, StaticRequest
-from codezero.evaluator.agreeing import AgreeingJudge
 from codezero.evaluator.evaluator import FrozenEvaluator
-from codezero.evaluator.judge import LikelihoodJudge
+from codezero.evaluator.judge import AgreeingJudge, LikelihoodJudge
 from codezero.evaluator.reward import verdict
 from codezero.models.load import load_model
 from codezero.nano import weights_directory
@@ -146,8 +145,6 @@ def _cpu_seconds(pid: int) -> float:
     times = psutil.Process(pid).cpu_times()
     return times.user + times.system
 
-
-# ------------------------------------------------------------------ anything at all
 
 PIECES = st.sampled_from([piece for attack in ATTACKS for piece in attack.text.splitlines()[:40] if len(piece) < 200])
 MANGLED = st.lists(PIECES, min_size=1, max_size=12).map("\n".join)

@@ -15,20 +15,17 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
-from builders.swarm import SWARM, Nodes, eventually, group, scored
+from builders.swarm import SWARM, WITH_HIVEMIND, Nodes, address_of, daemons, eventually, group, scored
 
-from codezero.config import SwarmConfig
 from codezero.swarm.identity import Identity
 from codezero.swarm.records import PeerRecordValidator, RecordPlace
-from codezero.swarm.schema import Header, body_digest, encode_header
 from codezero.swarm.trust import PeerTrust
-from codezero.swarm.wire import encode_body
+from codezero.swarm.wire import Header, body_digest, encode_body, encode_header
 
 pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.usefixtures("left_sockets"),
-    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    *WITH_HIVEMIND,
 ]
 ROUND = 30
 pack = msgspec.msgpack.encode
@@ -76,20 +73,23 @@ async def mallory(nodes: Nodes, name: str) -> Any:
     from hivemind.dht.node import DHTNode
     from hivemind.p2p import PeerID
 
-    from codezero.swarm.hivemind_dht import bound_id, split_address, start_daemon
+    from codezero.swarm.hivemind_dht import bound_id, split_address
 
-    path = nodes.folder / f"{name}.pem"
-    identity = Identity.load_or_create(path)
-    daemon = await start_daemon(SwarmConfig(identity=str(path)))
-    node = await DHTNode.create(p2p=daemon, node_id=bound_id(daemon.peer_id), strict=False)
-    peer, way = split_address(nodes.join)
-    await daemon._client.connect(peer, [way])
-    assert await node.protocol.call_ping(peer) is not None
-    try:
-        yield Mallory(node, identity, PeerID.from_base58(nodes.alice.peer_id))
-    finally:
-        await node.shutdown()
-        await daemon.shutdown()
+    async with daemons(nodes.folder, name) as (daemon,):
+        node = await DHTNode.create(p2p=daemon, node_id=bound_id(daemon.peer_id), strict=False)
+        peer, way = split_address(nodes.join)
+        await daemon._client.connect(peer, [way])
+        assert await node.protocol.call_ping(peer) is not None
+        try:
+            yield Mallory(node, Identity.load(nodes.folder / f"{name}.pem"), PeerID.from_base58(nodes.alice.peer_id))
+        finally:
+            await node.shutdown()
+
+
+def assert_heard(nodes: Nodes, question: str) -> None:
+    """What bob publishes arrives at alice."""
+    nodes.bob.publish([scored(group(nodes.bob.peer_id, question))], ROUND)
+    eventually(lambda: any(each.problem.question == question for each in nodes.alice.gather(ROUND)))
 
 
 def refused(nodes: Nodes, reason: str) -> int:
@@ -131,14 +131,13 @@ def test_forged_records_are_not_stored(nodes: Nodes) -> None:
     before = int(nodes.alice.metrics()["swarm/refused"] or 0)
     assert asyncio.run(attack()) == [False] * 12
     eventually(lambda: int(nodes.alice.metrics()["swarm/refused"] or 0) >= before + 12)
-    nodes.bob.publish([scored(group(nodes.bob.peer_id, "after the attack"))], ROUND)
-    eventually(lambda: any(one.problem.question == "after the attack" for one in nodes.alice.gather(ROUND)))
+    assert_heard(nodes, "after the attack")
 
 
 def test_a_body_that_is_not_what_was_announced_is_refused(nodes: Nodes) -> None:
     async def attack(name: str, served: bytes, header: Header, reason: str) -> None:
-        from codezero.swarm.hivemind_transport import GossipServicer
-        from codezero.swarm.serving import BodyServer
+        from codezero.swarm.calls import BodyServer
+        from codezero.swarm.hivemind_dht import GossipServicer
 
         async with mallory(nodes, name) as she:
             server = BodyServer(PeerTrust(lambda _: True))
@@ -177,8 +176,7 @@ def test_a_header_that_is_none_is_counted_once_and_hurts_nobody(nodes: Nodes) ->
     before = refused(nodes, "schema")
     asyncio.run(attack())
     eventually(lambda: refused(nodes, "schema") == before + 1)
-    nodes.bob.publish([scored(group(nodes.bob.peer_id, "beside a bad header"))], ROUND)
-    eventually(lambda: any(one.problem.question == "beside a bad header" for one in nodes.alice.gather(ROUND)))
+    assert_heard(nodes, "beside a bad header")
     assert refused(nodes, "schema") == before + 1
 
 
@@ -187,24 +185,17 @@ def test_only_a_node_id_that_follows_from_the_peer_makes_a_neighbour(tmp_path: P
     async def meet() -> bool:
         from hivemind.dht.node import DHTNode
 
-        from codezero.swarm.hivemind_dht import bound_id, create_node, split_address, start_daemon
+        from codezero.swarm.hivemind_dht import bound_id, create_node, split_address
 
-        identities = [Identity.load_or_create(tmp_path / name) for name in ("honest.pem", "squatter.pem")]
-        daemons = [
-            await start_daemon(SwarmConfig(identity=str(tmp_path / name))) for name in ("honest.pem", "squatter.pem")
-        ]
-        try:
-            honest = await create_node(daemons[0], PeerRecordValidator(identities[0], SWARM))
-            chosen = bound_id(daemons[1].peer_id) if bound else None
-            squatter = await DHTNode.create(p2p=daemons[1], node_id=chosen, strict=False)
-            peer, way = split_address(str((await daemons[0].get_visible_maddrs())[0]))
-            await daemons[1]._client.connect(peer, [way])
-            assert await squatter.protocol.call_ping(daemons[0].peer_id) == honest.node_id
+        async with daemons(tmp_path, "honest", "squatter") as (own, other):
+            honest = await create_node(own, PeerRecordValidator(Identity.load(tmp_path / "honest.pem"), SWARM))
+            chosen = bound_id(other.peer_id) if bound else None
+            squatter = await DHTNode.create(p2p=other, node_id=chosen, strict=False)
+            peer, way = split_address(await address_of(own))
+            await other._client.connect(peer, [way])
+            assert await squatter.protocol.call_ping(own.peer_id) == honest.node_id
             await asyncio.sleep(0.2)
-            return honest.protocol.routing_table.get(peer_id=daemons[1].peer_id) is not None
-        finally:
-            for daemon in daemons:
-                await daemon.shutdown()
+            return honest.protocol.routing_table.get(peer_id=other.peer_id) is not None
 
     assert asyncio.run(meet()) is bound
 
@@ -216,10 +207,9 @@ def test_a_bad_entry_costs_only_itself(tmp_path: Path) -> None:
         from hivemind.dht.validation import DHTRecord
         from hivemind.utils import get_dht_time
 
-        from codezero.swarm.hivemind_dht import create_node, start_daemon
+        from codezero.swarm.hivemind_dht import create_node
 
-        path = tmp_path / "swarm.pem"
-        identity = Identity.load_or_create(path)
+        identity = Identity.load_or_create(tmp_path / "swarm.pem")
         validator, place = PeerRecordValidator(identity, SWARM), RecordPlace(SWARM, "h", ROUND)
         validator.declare(place)
         expiry, name = get_dht_time() + 100, pack(identity.peer_id)
@@ -227,13 +217,10 @@ def test_a_bad_entry_costs_only_itself(tmp_path: Path) -> None:
         answer = DictionaryDHTValue()
         answer.store("evil", b"\xc1", expiry)
         answer.store(identity.peer_id, good, expiry)
-        daemon = await start_daemon(SwarmConfig(identity=str(path)))
-        try:
+        async with daemons(tmp_path, "swarm") as (daemon,):
             node: DHTNode = await create_node(daemon, validator)
             believed = node.protocol._validate_dictionary(place.id, answer)
             return believed, [subkey for subkey, _ in answer.items()]
-        finally:
-            await daemon.shutdown()
 
     believed, left = asyncio.run(read())
     assert believed and left == [Identity.load(tmp_path / "swarm.pem").peer_id]
@@ -245,8 +232,6 @@ def test_an_answer_to_a_call_given_up_at_that_moment_deafens_nobody(tmp_path: Pa
     async def read() -> None:
         from hivemind.proto import p2pd_pb2
 
-        from codezero.swarm.hivemind_dht import start_daemon
-
         call, given_up, reader = uuid.uuid4(), asyncio.Future[Any](), asyncio.StreamReader()
         given_up.cancel()
         answer = p2pd_pb2.PersistentConnectionResponse(
@@ -254,12 +239,9 @@ def test_an_answer_to_a_call_given_up_at_that_moment_deafens_nobody(tmp_path: Pa
         )
         reader.feed_data(bytes([answer.ByteSize()]) + answer.SerializeToString())
         reader.feed_eof()
-        daemon = await start_daemon(SwarmConfig(identity=str(tmp_path / "swarm.pem")))
-        try:
+        async with daemons(tmp_path, "swarm") as (daemon,):
             daemon._client.control._pending_calls[call] = given_up
             await daemon._client.control._read_from_persistent_conn(reader)
-        finally:
-            await daemon.shutdown()
 
     asyncio.run(read())
 
@@ -270,7 +252,7 @@ def test_calls_that_their_caller_gives_up_are_not_kept(tmp_path: Path) -> None:
     async def give_up() -> tuple[int, int]:
         from google.protobuf.wrappers_pb2 import BytesValue
 
-        from codezero.swarm.hivemind_dht import split_address, start_daemon
+        from codezero.swarm.hivemind_dht import split_address
 
         asked, sent = 0, BytesValue(value=bytes(100_000))
 
@@ -280,21 +262,15 @@ def test_calls_that_their_caller_gives_up_are_not_kept(tmp_path: Path) -> None:
             await asyncio.sleep(60)
             return BytesValue()
 
-        honest, hostile = [
-            await start_daemon(SwarmConfig(identity=str(tmp_path / f"{name}.pem"))) for name in ("honest", "hostile")
-        ]
-        try:
+        async with daemons(tmp_path, "honest", "hostile") as (honest, hostile):
             await honest.add_protobuf_handler("slow", slow, BytesValue)
-            peer, way = split_address(str((await honest.get_visible_maddrs())[0]))
+            peer, way = split_address(await address_of(honest))
             await hostile._client.connect(peer, [way])
             for _ in range(20):
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(hostile.call_protobuf_handler(peer, "slow", sent, BytesValue), 0.05)
             await asyncio.sleep(1)
             return asked, len(honest._client.control._handler_tasks)
-        finally:
-            for daemon in (honest, hostile):
-                await daemon.shutdown()
 
     asked, kept = asyncio.run(give_up())
     assert asked >= 15 and not kept

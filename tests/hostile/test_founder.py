@@ -5,51 +5,28 @@ Does not show: a flood that fills the line itself.
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from builders.swarm import fast_identity, free_port
+from builders.swarm import WITH_HIVEMIND, address_of, daemons, fast_identity, free_port
 
-from codezero.config import SwarmConfig
-from codezero.swarm.identity import Identity
-from codezero.swarm.messages import Answered, Question
+from codezero.swarm.supervisor import Answered, Question
 from codezero.swarm.trust import Limits
 
 pytestmark = [
     pytest.mark.timeout(200),
     pytest.mark.usefixtures("left_sockets"),
-    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    *WITH_HIVEMIND,
 ]
 HUGE = 3 << 20
 
 
-@asynccontextmanager
-async def daemons(folder: Path, *names: str, port: int = 0) -> AsyncIterator[list[Any]]:
-    """A peer of each name, without neighbours."""
-    from codezero.swarm.hivemind_dht import start_daemon
-
-    for name in names:
-        Identity.load_or_create(folder / f"{name}.pem")
-    started = [await start_daemon(SwarmConfig(identity=str(folder / f"{name}.pem"), port=port)) for name in names]
-    try:
-        yield started
-    finally:
-        for daemon in started:
-            await daemon.shutdown()
-
-
-async def address_of(daemon: Any) -> str:
-    return str((await daemon.get_visible_maddrs())[0])
-
-
 def founder_of(daemon: Any, trainer: Callable[[bytes], bytes | None]) -> Any:
     """The servicer of an honest founder, whose trainer answers so; None: never."""
-    from codezero.swarm.founder_calls import FounderServicer
+    from codezero.swarm.network_monitor import FounderServicer
 
     def send(question: Question) -> None:
         if (answer := trainer(question.body)) is not None:
@@ -64,7 +41,7 @@ def test_a_founder_who_sends_junk_or_too_much_or_nothing_costs_one_line(tmp_path
         from google.protobuf.wrappers_pb2 import BytesValue
         from hivemind.p2p import P2PContext, ServicerBase
 
-        from codezero.swarm.founder_calls import ask_founder
+        from codezero.swarm.network_monitor import ask_founder
 
         class FounderServicer(ServicerBase):
             """The hostile one, under the same name."""
@@ -115,11 +92,11 @@ def test_newcomers_who_flood_or_send_too_much_leave_the_founder_to_others(
     async def meet() -> dict[str, Any]:
         from google.protobuf.wrappers_pb2 import BytesValue
 
-        from codezero.swarm import founder_calls
-        from codezero.swarm.founder_calls import MAX_QUESTION, FounderServicer, ask_founder
+        from codezero.swarm import network_monitor
+        from codezero.swarm.network_monitor import MAX_QUESTION, FounderServicer, ask_founder
 
-        monkeypatch.setattr(founder_calls, "SECONDS", 1.0)
-        monkeypatch.setattr(founder_calls, "EACH", Limits(requests_per_second=0.01, requests_burst=60))
+        monkeypatch.setattr(network_monitor, "CHAIN_SECONDS", 1.0)
+        monkeypatch.setattr(network_monitor, "EACH", Limits(requests_per_second=0.01, requests_burst=60))
         async with daemons(tmp_path, "founder", "eve", "ann") as (founder, eve, ann):
             await founder_of(founder, trainer).add_p2p_handlers(founder)
             way = await address_of(founder)
@@ -153,9 +130,9 @@ def test_any_number_of_peer_ids_has_one_allowance_together(monkeypatch: pytest.M
     async def flood() -> int:
         from google.protobuf.wrappers_pb2 import BytesValue
 
-        from codezero.swarm import founder_calls
+        from codezero.swarm import network_monitor
 
-        monkeypatch.setattr(founder_calls, "ALL", Limits(requests_per_second=0.01, requests_burst=20))
+        monkeypatch.setattr(network_monitor, "ALL", Limits(requests_per_second=0.01, requests_burst=20))
         peers = [fast_identity(seed).peer_id for seed in range(1, 80)]
         founder: Any = SimpleNamespace(peer_id=SimpleNamespace(to_base58=lambda: fast_identity(99).peer_id))
         servicer = founder_of(founder, lambda question: question)
@@ -167,7 +144,7 @@ def test_any_number_of_peer_ids_has_one_allowance_together(monkeypatch: pytest.M
 
 def test_a_founder_who_comes_back_is_asked_again(tmp_path: Path) -> None:
     async def meet() -> list[Answered]:
-        from codezero.swarm.founder_calls import ask_founder
+        from codezero.swarm.network_monitor import ask_founder
 
         replies: list[Answered] = []
         port = free_port()

@@ -22,8 +22,8 @@ from codezero.chain.invitation import ChainPart, Invitation, JudgePart, NetworkP
 from codezero.chain.wallet import KeystoreWallet
 from codezero.cli import main
 from codezero.errors import ConfigError, InviteError
+from codezero.ops.founding import joined
 from codezero.settings import LOCAL, VARIABLE, compose, quoted
-from codezero.wiring.founding import joined
 
 SECRET = "hf_PlantedSecret0123456789"
 LEAK = "${oc.env:HF_TOKEN}"
@@ -112,7 +112,7 @@ def test_of_the_contracts_list_only_plain_addresses_are_dialled(
             network=NetworkPart("swarm", 1, []),
             judge=JudgePart("nano", ""),
         )
-        monkeypatch.setattr("codezero.wiring.founding.read_invitation", lambda path: bare)
+        monkeypatch.setattr("codezero.ops.founding.read_invitation", lambda path: bare)
         settings = compose(["network=peer", f"swarm.identity={quoted(tmp_path / 'swarm.pem')}"])
         assert compose(joined(str(tmp_path / "swarm.toml"), settings)).swarm.bootstrap == [plain]
 

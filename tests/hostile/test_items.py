@@ -1,11 +1,12 @@
 """Real peers of other environments, other versions and forged places: what is not derived here changes nothing."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
 from builders.environments import attempts, item, right, sums
-from builders.swarm import eventually, group, make_swarm, scored
+from builders.swarm import eventually, group, scored, started
 
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.types import Item, Problem
@@ -19,18 +20,16 @@ SUMS = sums()
 def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[HivemindSwarm]]:
     """Two that learn sums, one of another version, one that learns code, and one that lies."""
     folder = tmp_path_factory.mktemp("items")
-    first = make_swarm(folder, "first", environment=SUMS)
-    first.start()
     others = {"second": SUMS, "newer": sums(version="2"), "coder": None, "liar": SUMS}
-    peers = [
-        make_swarm(folder, name, bootstrap=tuple(first.addresses), environment=environment)
-        for name, environment in others.items()
-    ]
-    for peer in peers:
-        peer.start()
-    yield [first, *peers]
-    for peer in (first, *peers):
-        peer.close()
+    with ExitStack() as stack:
+        first = stack.enter_context(started(folder, "first", environment=SUMS))
+        yield [
+            first,
+            *(
+                stack.enter_context(started(folder, name, bootstrap=first.addresses, environment=environment))
+                for name, environment in others.items()
+            ),
+        ]
 
 
 def published(swarm: HivemindSwarm, problem: Problem, *answers: str) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codezero.errors import HttpRefusal
-from codezero.login.passkey import authenticate, register
+from codezero.login.routes import authenticate, register
 from codezero.login.vault import Passkey
 
 ORIGIN, CHALLENGE, SALT = "http://localhost:3000", b"\x07" * 32, bytes(32)

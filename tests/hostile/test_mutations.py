@@ -21,27 +21,21 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codezero.swarm.calls import CHUNK, BodyServer, ChunkRequest
 from codezero.swarm.identity import Identity
-from codezero.swarm.messages import (
-    Counted,
-    Failed,
-    Logged,
-    Message,
-    NetworkReady,
-    OpenRound,
-    Publish,
-    ReceivedBody,
-)
 from codezero.swarm.records import DHTRecord, PeerRecordValidator, RecordPlace, parse_key
-from codezero.swarm.schema import MAX_ITEMS, WireRefusal, decode_header, encode_header
-from codezero.swarm.serving import CHUNK, BodyServer, ChunkRequest
+from codezero.swarm.supervisor import Counted, Failed, Logged, Message, NetworkReady, OpenRound, Publish, ReceivedBody
 from codezero.swarm.trust import Limits, PeerTrust
 from codezero.swarm.wire import (
+    MAX_ITEMS,
+    WireRefusal,
     decode_body,
     decode_feedback,
+    decode_header,
     decode_market,
     decode_proposals,
     encode_body,
+    encode_header,
     encode_market,
     encode_proposals,
 )
@@ -50,8 +44,7 @@ from codezero.system.files import UNDECODABLE
 VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "wire_vectors.json").read_text())
 RAW = {name: bytes.fromhex(VECTORS[name]) for name in VECTORS if name not in {"peer", "key", "expiration_time"}}
 NOW = VECTORS["expiration_time"] - 300
-SLOWEST = 5.0
-"""Seconds of processor time that no single message may take, with room for any machine."""
+SLOWEST = 5.0  # Seconds of processor time that no single message may take, with room for any machine
 
 
 VECTOR = DHTRecord(RAW["record_id"], RAW["subkey"], RAW["value"], VECTORS["expiration_time"])
@@ -237,7 +230,7 @@ import sys
 import atheris
 with atheris.instrument_imports(include=["codezero.swarm"]):
     from hostile import test_mutations
-    from codezero.swarm.schema import WireRefusal
+    from codezero.swarm.wire import WireRefusal
 import zlib
 from dataclasses import replace
 from hostile import test_mutations as t

@@ -3,19 +3,15 @@
 Does not show: an attack by more peers than the honest are, or over days; how much processor time a flood costs.
 """
 
-import json
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from builders.swarm import eventually, free_port, group, make_swarm, scored
+from builders.swarm import eventually, free_port, group, hostile_peer, scored, started
 
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.records import MAX_CROWD
@@ -24,8 +20,7 @@ from codezero.types import RolloutGroup
 
 pytestmark = pytest.mark.timeout(240)
 ROUND = 40
-MEMORY = 100 << 20
-"""Bytes that no attack may add to a network process."""
+MEMORY = 100 << 20  # Bytes that no attack may add to a network process
 
 
 @dataclass
@@ -33,35 +28,26 @@ class Scene:
     folder: Path
     alice: HivemindSwarm
     bob: HivemindSwarm
-    mallory: "subprocess.Popen[str]"
-    heard: list[RolloutGroup]
-    told: int = 0
-
-    def attack(self, name: str, /, **arguments: Any) -> Any:
-        """What the hostile process says of one attack."""
-        assert self.mallory.stdin and self.mallory.stdout
-        self.mallory.stdin.write(json.dumps([name, arguments]) + "\n")
-        self.mallory.stdin.flush()
-        answer = self.mallory.stdout.readline()
-        assert answer, f"the hostile process ended during {name}: {(self.folder / 'mallory.log').read_text()}"
-        return json.loads(answer)
+    attack: Callable[..., Any]
+    received: list[RolloutGroup]
+    published: int = 0
 
     def listen(self) -> None:
-        self.heard += self.alice.gather(ROUND)
+        self.received += self.alice.gather(ROUND)
         self.bob.gather(ROUND)
 
     def goes_on(self) -> None:
         """A fresh group of bob reaches alice, no network process was started anew, and nobody else was believed."""
-        self.told += 1
-        question = f"told {self.told}"
+        self.published += 1
+        question = f"group {self.published}"
         self.bob.publish([scored(group(self.bob.peer_id, question))], ROUND)
 
         def arrived() -> bool:
             self.listen()
-            return any(one.problem.question == question for one in self.heard)
+            return any(one.problem.question == question for one in self.received)
 
         assert eventually(arrived)
-        assert {one.peer_id for one in self.heard} == {self.bob.peer_id}
+        assert {one.peer_id for one in self.received} == {self.bob.peer_id}
         assert [node.metrics()["swarm/network_restarts"] for node in (self.alice, self.bob)] == [0, 0]
 
     def count(self, name: str) -> int:
@@ -70,31 +56,20 @@ class Scene:
 
     def memory(self) -> int:
         """Resident bytes of the larger of the two network processes."""
-        return max(psutil.Process(node._network.pid).memory_info().rss for node in (self.alice, self.bob))
+        return max(psutil.Process(node.network.pid).memory_info().rss for node in (self.alice, self.bob))
 
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("hostile")
-    alice = make_swarm(folder, "alice", port=free_port())
-    alice.start()
-    bob = make_swarm(folder, "bob", bootstrap=tuple(alice.addresses))
-    bob.start()
-    script = Path(__file__).parents[1] / "fakes" / "hostile_peer.py"
-    command = [sys.executable, str(script), str(folder), str(ROUND), *alice.addresses, *bob.addresses]
-    with (folder / "mallory.log").open("wb") as log:
-        mallory = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, process_group=0,
-            env=os.environ | {"HIVEMIND_LOGLEVEL": "ERROR"},
-        )  # fmt: skip
-    made = Scene(folder, alice, bob, mallory, [])
-    with mallory:
-        made.goes_on()
-        yield made
-        assert mallory.stdin
-        mallory.stdin.close()
-        for swarm in (alice, bob):
-            swarm.close()
+    with (
+        started(folder, "alice", port=free_port()) as alice,
+        started(folder, "bob", bootstrap=alice.addresses) as bob,
+        hostile_peer(folder, ROUND, *alice.addresses, *bob.addresses) as attack,
+    ):
+        scene = Scene(folder, alice, bob, attack, [])
+        scene.goes_on()
+        yield scene
 
 
 @pytest.fixture(autouse=True)
@@ -115,9 +90,7 @@ def test_thousands_of_signed_records_of_invented_peers(scene: Scene) -> None:
 def test_a_newcomer_is_heard_while_ever_new_invented_peers_fill_its_place(scene: Scene) -> None:
     """Within a minute of its announcement, by whoever it is connected with."""
     scene.attack("fill_place")
-    carol = make_swarm(scene.folder, "carol", bootstrap=tuple(scene.alice.addresses))
-    try:
-        carol.start()
+    with started(scene.folder, "carol", bootstrap=scene.alice.addresses) as carol:
         assert carol.addresses
         carol.publish([scored(group(carol.peer_id, "new here"))], ROUND)
         start = time.monotonic()
@@ -125,8 +98,6 @@ def test_a_newcomer_is_heard_while_ever_new_invented_peers_fill_its_place(scene:
         print(f"heard after {time.monotonic() - start:.1f} s")
         scene.goes_on()
         assert min(scene.attack("stop_filling")) == MAX_CROWD
-    finally:
-        carol.close()
 
 
 @pytest.mark.slow

@@ -10,28 +10,24 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders.swarm import SWARM, TOKENIZER, group
+from builders.swarm import SWARM, TOKENIZER, WITH_HIVEMIND, group
 
 from codezero.config import SwarmConfig
+from codezero.swarm.calls import EACH_ASKER, Call, RelayRequest
 from codezero.swarm.exchange import Exchange
 from codezero.swarm.identity import Identity, open_to_all
-from codezero.swarm.messages import Publish, ReceivedBody
 from codezero.swarm.records import PeerRecordValidator
-from codezero.swarm.schema import GROUPS, body_digest
-from codezero.swarm.serving import EACH_ASKER, RelayRequest
-from codezero.swarm.transport import Call
+from codezero.swarm.supervisor import Publish, ReceivedBody
 from codezero.swarm.trust import Offence, PeerTrust
-from codezero.swarm.wire import decode_body, encode_body
+from codezero.swarm.wire import GROUPS, body_digest, decode_body, encode_body
 
 pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.usefixtures("left_sockets"),
-    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    *WITH_HIVEMIND,
 ]
 ROUND = 30
-CLOSED = ("/ip4/127.0.0.1/tcp/1",)
-"""Where nobody listens: what a router makes of a node's addresses."""
+CLOSED = ("/ip4/127.0.0.1/tcp/1",)  # Where nobody listens: what a router makes of a node's addresses
 pack = msgspec.msgpack.encode
 
 
@@ -48,8 +44,7 @@ class Node:
         self.asked = self.published = 0
 
     async def start(self, *ways_in: "Node") -> None:
-        from codezero.swarm.hivemind_dht import create_node, start_daemon, take_part
-        from codezero.swarm.hivemind_transport import HivemindTransport
+        from codezero.swarm.hivemind_dht import HivemindTransport, create_node, start_daemon, take_part
         from codezero.swarm.network_monitor import PeerStore
 
         self.p2p = await start_daemon(self.settings)

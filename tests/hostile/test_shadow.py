@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from builders.users import wait_until
 from e2e.test_run import command
-from e2e.test_two_nodes import SMALL, rows, wait_until
+from e2e.test_two_nodes import SMALL, rows
 
 NAMES = ["random", "secrets", "json", "typing", "enum", "signal", "re", "argparse", "socket", "ssl", "hashlib",
          "logging", "dataclasses", "torch", "numpy", "sitecustomize", "usercustomize", "msgspec", "yaml", "hydra",

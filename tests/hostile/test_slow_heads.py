@@ -14,7 +14,7 @@ from aiohttp import web
 from builders.login import page
 
 from codezero.login import server
-from codezero.rollout import servers
+from codezero.rollout import client as servers
 
 PACKAGE = Path(server.__file__).parents[1]
 

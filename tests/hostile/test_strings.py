@@ -31,14 +31,12 @@ from codezero.cli import main
 from codezero.errors import CodeZeroError
 from codezero.models.openai_client import decode
 from codezero.monitor.logs import known_secrets, setup_logging
+from codezero.ops.founding import joined
 from codezero.settings import compose, quoted
-from codezero.swarm.schema import WireRefusal
-from codezero.swarm.wire import decode_body, decode_market, decode_proposals
-from codezero.wiring.founding import joined
+from codezero.swarm.wire import WireRefusal, decode_body, decode_market, decode_proposals
 
 PACKAGE = Path(__file__).parents[2] / "codezero"
-SECRET = "planted-7c1e4b"
-"""Neither its variable's name nor its form is one that logs hide."""
+SECRET = "planted-7c1e4b"  # Neither its variable's name nor its form is one that logs hide
 FORGED = "FORGED line"
 PIECES = [
     "${oc.env:PLANTED}", "${oc.decode:${oc.env:PLANTED}}", "${env:PLANTED}", "${PLANTED}", "$PLANTED",
@@ -62,8 +60,7 @@ def check_shown(text: str, where: str) -> None:
     assert not raw, (where, raw)
 
 
-HEAVY = {"models", "solver", "wiring"}
-"""Parts whose records load torch; those are the node's own, and the long test has them too."""
+HEAVY = {"models", "solver"}  # Parts whose records load torch; those are the node's own, and the long test has them too
 
 
 def structs(heavy: bool) -> list[type]:
@@ -226,7 +223,7 @@ def test_rows_of_somebody_elses_file(planted: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "command", [["data", "check"], ["evaluate"], ["eval", "mbpp", "--file"], ["swarm", "join"], ["weights", "info"]]
+    "command", [["data", "check"], ["evaluate"], ["eval", "mbpp", "--file"], ["swarm", "join"], ["weights"]]
 )
 def test_a_file_of_somebody_else_whose_names_are_hostile(
     planted: Path, capsys: pytest.CaptureFixture[str], command: list[str]

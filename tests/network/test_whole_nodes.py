@@ -21,8 +21,7 @@ pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing() or "namespaces"),
 ]
 HOMES = [f"N{number}" for number in range(1, 7)]
-PATIENCE = 1500
-"""Seconds for eight nodes on two cores."""
+PATIENCE = 1500  # Seconds for eight nodes on two cores
 
 
 def learned_from(folder: Path) -> Counter[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from transformers import PreTrainedModel
 
-from codezero.models.prefix_layout import TokenScores
+from codezero.models.likelihood import TokenScores
 
 
 @torch.no_grad()

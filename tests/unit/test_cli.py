@@ -2,9 +2,11 @@
 
 import argparse
 import contextlib
+import shlex
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -13,9 +15,10 @@ import pytest
 
 import codezero as package
 from codezero.cli import PURPOSES, build_parser, main, parse
-from codezero.commands.common import composed, composed_for_reading
+from codezero.commands.common import ProgressLines, composed, composed_for_reading
 from codezero.config import NodeConfig
 from codezero.errors import ConfigError
+from codezero.system.signals import Share
 
 
 def codezero(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -36,26 +39,6 @@ def test_a_misspelt_setting_exits_2_with_the_right_one() -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_an_unknown_command_exits_2() -> None:
-    assert codezero("fly").returncode == 2
-
-
-def test_too_many_nodes_exit_2() -> None:
-    done = codezero("swarm", "up", "--nodes", "1000")
-    assert done.returncode == 2 and "--nodes=1000" in done.stderr
-
-
-def test_config_show_prints_what_a_run_would_use(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["config", "show", "profile=peer"]) == 0
-    assert "kind: hivemind" in capsys.readouterr().out
-
-
-def test_a_directory_that_is_not_there_stops_the_start_in_one_line(tmp_path: Path) -> None:
-    done = codezero("run", f"model.solver={tmp_path / 'nothing'}", "monitor.view=off", cwd=tmp_path)
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
-    assert "model.solver=" in done.stderr and "nothing" in done.stderr and not (tmp_path / "runs").exists()
-
-
 def test_the_bare_command_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     said = capsys.readouterr().out
@@ -63,9 +46,7 @@ def test_the_bare_command_teaches(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--version"])
-    assert ended.value.code == 0 and capsys.readouterr().out == f"codezero {version('codezero')}\n"
+    assert main(["--version"]) == 0 and capsys.readouterr().out == f"codezero {version('codezero')}\n"
 
 
 @pytest.mark.parametrize(
@@ -87,67 +68,29 @@ def test_a_misspelt_word_names_the_right_one(words: list[str], meant: str, capsy
     assert ended.value.code == 2 and meant in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["run", "run.name=../x"],
-        ["run", "model.solver=./not-there"],
-        ["run", "evaluator.model=./not-there"],
-        ["run", "run.directory=file"],
-        ["run", "run.max_minutes=soon"],
-        ["run", "run.max_minutes=-1"],
-        ["run", "seed"],
-        ["run", "network=per"],
-        ["run", "monitor.view=livee"],
-        ["run", "login.port=99999"],
-        ["run", "--login-port", "x"],
-        ["run", "--fork", "not-there"],
-        ["run", "--fresh", "--fork", "x"],
-        ["run", "environment=./not-there.py:x"],
-        ["run", "+new.key=1"],
-        ["run", "profile=gpu-24g", "login.page=off", "monitor.view=off"],
-        ["ask", "two", "tasks"],
-        ["ask", "--level", "9"],
-        ["ask", "--problem", "0"],
-        ["ask", "--samples", "0"],
-        ["ask", "do it", "--level", "1"],
-        ["ask", "--tests", "assert f(1) == 1"],
-        ["ask", "do it", "--tests", "assert ("],
-        ["ask", "--checkpoint", "not-there"],
-        ["ask", "--checkpoint", "begun"],
-        ["runs"],
-        ["runs", "not-there"],
-        ["runs", "a", "b"],
-        ["runs", "--limit", "0"],
-        ["judge", "not-there.jsonl"],
-        ["judge", "folder"],
-        ["judge", "broken.jsonl"],
-        ["evaluate", "broken.jsonl"],
-        ["judge", "verify", "not-there", "not-there"],
-        ["status", "run.name=not-there"],
-        ["status", "run.name=../x"],
-        ["dashboard", "not-there"],
-        ["dashboard", "login.port={taken}"],
-        ["data", "check", "not-there.jsonl"],
-        ["data", "show", "not-there.jsonl"],
-        ["swarm", "join", "broken.jsonl"],
-        ["swarm", "up", "--nodes", "0"],
-        ["swarm", "peers"],
-        ["identity", "show"],
-        ["identity", "import", "not-there"],
-        ["wallet", "create", "chain.passphrase_file=not-there"],
-        ["wallet", "import", "--key-file", "broken.jsonl"],
-        ["chain", "dev", "--data", "broken.jsonl"],
-        ["weights", "apply", "not-there", "not-there"],
-        ["eval", "humaneval", "--file", "not-there.jsonl"],
-        ["eval", "synthetic", "--checkpoint", "./not-there"],
-        ["eval", "synthetic", "--samples", "0"],
-    ],
-    ids=" ".join,
-)
+MISTAKES = [
+    "run run.name=../x", "run model.solver=./not-there", "run evaluator.model=./not-there", "run run.directory=file",
+    "run run.max_minutes=soon", "run run.max_minutes=-1", "run seed", "run network=per", "run monitor.view=livee",
+    "run login.port=99999", "run --login-port x", "run --fork not-there", "run --fresh --fork x",
+    "run environment=./not-there.py:x", "run +new.key=1", "run profile=gpu-24g login.page=off monitor.view=off",
+    "ask two tasks", "ask --level 9", "ask --problem 0", "ask --samples 0", "ask 'do it' --level 1",
+    "ask --tests 'assert f(1) == 1'", "ask 'do it' --tests 'assert ('", "ask --checkpoint not-there",
+    "ask --checkpoint begun", "runs", "runs not-there", "runs a b", "runs --limit 0", "judge not-there.jsonl",
+    "judge folder", "judge broken.jsonl", "evaluate broken.jsonl", "judge verify not-there not-there",
+    "status run.name=not-there", "status run.name=../x", "dashboard not-there", "dashboard login.port={taken}",
+    "data check not-there.jsonl", "data show not-there.jsonl", "swarm join broken.jsonl", "swarm up --nodes 0",
+    "swarm up --nodes 1000", "swarm peers", "identity show", "identity import not-there",
+    "wallet create chain.passphrase_file=not-there", "wallet import --key-file broken.jsonl",
+    "chain dev --data broken.jsonl", "weights not-there", "eval humaneval --file not-there.jsonl",
+    "eval synthetic --checkpoint ./not-there", "eval synthetic --samples 0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", MISTAKES)
 def test_a_users_mistake_is_2_in_one_line_without_a_class_name(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    words = shlex.split(line)
     monkeypatch.chdir(tmp_path)
     Path("broken.jsonl").write_text("{\n")
     Path("broken.jsonl").chmod(0o600)
@@ -167,7 +110,7 @@ def test_a_users_mistake_is_2_in_one_line_without_a_class_name(
                 words = ["dashboard", f"login.port={taken.getsockname()[1]}"]
             code, said = main(words), capsys.readouterr().err
     assert code == 2 and said.count("\n") == 1 and said.startswith("codezero: ") and "Error" not in said
-    assert len(said) < 400
+    assert len(said) < 400 and not list(Path("runs").glob("*/checkpoints"))
 
 
 def test_every_command_that_is_shown_has_a_purpose_and_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,3 +185,20 @@ def test_the_package_has_its_public_names_and_loads_nothing_until_they_are_used(
     assert package.__version__ == version("codezero")
     with pytest.raises(AttributeError, match="'nothing'"):
         _ = package.nothing
+
+
+def test_a_step_that_lasts_is_told_again_with_the_time_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, say = time.monotonic(), ProgressLines()
+    say("loading")
+    say(Share("work", 0, 4))
+    assert capsys.readouterr().err == "codezero: loading …\n"  # nothing of the work is done yet
+    say(Share("work", 1, 4, " problems"))
+    monkeypatch.setattr("codezero.commands.common.time.monotonic", lambda: now + 30)
+    said, until = "", time.perf_counter() + 20
+    while "left" not in said and time.perf_counter() < until:
+        time.sleep(0.05)
+        said += capsys.readouterr().err
+    say("")
+    assert said.startswith("codezero: work: 1 of 4 problems … ") and ", about 1 m 2" in said

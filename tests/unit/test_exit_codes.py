@@ -14,17 +14,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from builders.documents import ROOT, launcher
 from builders.forked_runs import settings
 
 from codezero.cli import build_parser
 
-ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "unattended.md").read_text()
 
 
-def codezero(*words: str, **told: object) -> subprocess.CompletedProcess[str]:
+def codezero(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "codezero", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **told)  # type: ignore[call-overload]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)  # type: ignore[call-overload]
 
 
 @pytest.mark.slow
@@ -87,31 +87,13 @@ def test_the_launcher_is_the_process_that_it_starts(tmp_path: Path) -> None:
     assert shell.returncode == 137
 
 
-def launcher(folder: Path, body: str) -> Path:
-    """The real one, in a checkout in which everything is installed and `codezero` is `body`."""
-    for name, text in (
-        ("scripts/install.sh", "exit 0"),
-        ("scripts/build_page.sh", "exit 1"),
-        (".venv/bin/codezero", body),
-    ):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"#!/usr/bin/env bash\n{text}\n")
-        path.chmod(0o755)
-    for name in ("codezero.sh", "run_swarm.sh"):
-        path = folder / name
-        path.write_text((ROOT / name).read_text())
-        path.chmod(0o755)
-    return path
-
-
 def commands() -> list[list[str]]:
     """Of the document, as the launcher gives them to codezero."""
     blocks = re.findall(r"```sh\n(.*?)```", DOCUMENT, re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines() if line.strip()]
-    words = [shlex.split(line, comments=True) for line in lines]
-    assert words and all(one[0] == "./run_swarm.sh" for one in words)
-    return [one[1:] for one in words]
+    calls = [shlex.split(line, comments=True) for line in lines]
+    assert calls and all(call[0] == "./run_swarm.sh" for call in calls)
+    return [call[1:] for call in calls]
 
 
 @pytest.mark.long
@@ -126,11 +108,11 @@ def test_the_commands_of_the_document_do_what_they_say(tmp_path: Path) -> None:
 
 
 def test_the_unit_of_the_document_starts_what_there_is() -> None:
-    found = re.search(r"```ini\n(.*?)```", DOCUMENT, re.DOTALL)
-    assert found is not None
+    match = re.search(r"```ini\n(.*?)```", DOCUMENT, re.DOTALL)
+    assert match is not None
     unit = configparser.ConfigParser()
     unit.optionxform = str  # type: ignore[assignment, method-assign]
-    unit.read_string(found[1])
+    unit.read_string(match[1])
     program, *words = shlex.split(unit["Service"]["ExecStart"])
     assert program.endswith("/run_swarm.sh") and build_parser().parse_args(words).supervise
     assert unit["Service"]["RestartPreventExitStatus"] == "2" and int(unit["Service"]["TimeoutStopSec"]) > 30

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from codezero.config import NodeConfig, ProposerConfig, RunConfig
+from codezero.attempts import InStep
+from codezero.config import ProposerConfig, RunConfig
 from codezero.errors import AlarmError, ChainError, EvaluatorError, FailedRunError, SandboxError, SwarmError
-from codezero.node import InStep, Node, best_proposer, mean_reward, success_at_proposals
+from codezero.node import Node, best_proposer, mean_reward, success_at_proposals, train
+from codezero.run import Run
 from codezero.types import Completion, Feedback, Post, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
 
 PROBLEM = Problem(id="p", question="add", tests=("assert add(1, 2) == 3",), entry_point="add", source=Source.SYNTHETIC)
@@ -162,20 +164,23 @@ class Parts:
         return self.kept
 
 
-def make_node(parts: Parts, *, max_iterations: int = 1, max_failures: int = 20) -> Node:
-    run = RunConfig(max_iterations=max_iterations, max_failures=max_failures)
-    config = NodeConfig(run=run, proposer=ProposerConfig(problems_per_iteration=1, every=1))
+def play(parts: Parts, *, max_iterations: int = 1, max_failures: int = 20, finishing_seconds: float = 20.0) -> Run:
+    """Train with `parts` until the limit; the run that it was."""
     whole: Any = parts
-    return Node(
-        config=config, problems=whole, solver=whole, evaluator=whole, swarm=whole, difficulty=whole, proposer=whole,
-        coordinator=whole, outbox=whole, exam=whole, monitor=whole, checkpoints=whole,
-        harvest=InStep(whole, whole, whole, dict),
+    node = Node(
+        proposing=ProposerConfig(problems_per_iteration=1, every=1), most_failures=max_failures,
+        problems=whole, attempts=InStep(whole, whole, whole), evaluator=whole, swarm=whole, market=None, solver=whole,
+        difficulty=whole, proposer=whole, outbox=whole, exam=whole,
     )  # fmt: skip
+    settings = RunConfig(max_iterations=max_iterations, max_failures=max_failures)
+    run = Run(settings, whole, whole, whole, node.saved, finishing_seconds=finishing_seconds)
+    train(run, node)
+    return run
 
 
 def test_an_iteration_runs_in_order() -> None:
     parts = Parts()
-    assert make_node(parts).run() == "max_iterations reached"
+    assert play(parts).reason == "max_iterations reached"
     assert parts.calls == [
         *("started 0", "exam", "log 0"),
         *("proposals", "next_batch", "rollout", "score", "publish", "gather", "score", "review 2", "step 1+1"),
@@ -201,24 +206,24 @@ def test_the_monitor_is_shown_own_and_peers_groups() -> None:
             return [dataclasses.replace(GROUP, peer_id="other")]
 
     parts = Heard()
-    make_node(parts).run()
+    play(parts)
     assert parts.judged == [[], ["me", "other"]]
 
 
 def test_exams_are_sat_when_due_and_at_the_end() -> None:
     parts = Parts()
-    make_node(parts, max_iterations=5).run()
+    play(parts, max_iterations=5)
     assert [row["iteration"] for row in parts.rows if "eval/average_at_8" in row] == [0, 2, 4, 5]
 
 
 def test_a_run_that_begins_with_anothers_checkpoint_is_measured_there_once() -> None:
     parts = Parts()
     parts.kept = 7  # no exam is due after 7
-    make_node(parts, max_iterations=9).run()
+    play(parts, max_iterations=9)
     assert [row["iteration"] for row in parts.rows if "eval/average_at_8" in row] == [7, 8, 9]
     parts = Parts()
     parts.kept, parts.measured = 7, True
-    make_node(parts, max_iterations=9).run()
+    play(parts, max_iterations=9)
     assert [row["iteration"] for row in parts.rows if "eval/average_at_8" in row] == [8, 9]
 
 
@@ -230,7 +235,7 @@ def test_an_exam_that_goes_on_beside_training_is_told_when_it_has_ended() -> Non
             return super().results(wait=wait) if wait or (self.rows and len(self.rows) >= begun + 3) else {}
 
     parts = Slow()
-    make_node(parts, max_iterations=9).run()
+    play(parts, max_iterations=9)
     told = [(row["iteration"], row["eval/iteration"]) for row in parts.rows if "eval/iteration" in row]
     assert told[0] == (0, 0) and told[-1] == (9, 9)
     assert all(row >= begun for row, begun in told) and any(row > begun for row, begun in told)
@@ -243,13 +248,13 @@ def test_an_exam_that_is_never_due_is_not_sat_at_the_end() -> None:
             return False
 
     parts = Never()
-    make_node(parts).run()
+    play(parts)
     assert "exam" not in parts.calls
 
 
 def test_a_row_is_logged_before_it_is_saved() -> None:
     parts = Parts()
-    make_node(parts, max_iterations=2).run()
+    play(parts, max_iterations=2)
     assert parts.calls.index("log 2") < parts.calls.index("save 2")
 
 
@@ -262,7 +267,7 @@ def test_a_lost_swarm_is_counted_not_fatal() -> None:
             raise SwarmError("no peers")
 
     parts = Lost()
-    make_node(parts).run()
+    play(parts)
     assert "step 1+0" in parts.calls and parts.rows[-1]["tolerated/SwarmError"] == 2
 
 
@@ -272,7 +277,7 @@ def test_what_the_exam_asks_is_not_learned_from_a_stranger() -> None:
             return [GROUP, dataclasses.replace(GROUP, problem=dataclasses.replace(PROBLEM, id="exam"))]
 
     parts = Leaky()
-    make_node(parts).run()
+    play(parts)
     assert "step 1+1" in parts.calls
 
 
@@ -285,7 +290,7 @@ def test_a_silent_judge_is_not_a_wrong_answer() -> None:
     with pytest.raises(
         FailedRunError, match=r"not everything could be judged.* \(1 times\), first EvaluatorError: no answ"
     ):
-        make_node(parts).run()
+        play(parts)
     assert "step 0+0" in parts.calls and parts.rows[-1]["reward/mean"] is None and not parts.saved
     assert not any(call.startswith("reward") for call in parts.calls)
 
@@ -306,10 +311,10 @@ def test_a_run_in_which_no_attempt_got_a_verdict_has_failed_and_one_that_did_has
 
     parts = Masked(3)
     with pytest.raises(FailedRunError, match=r"^nothing came .*a verdict \(3 times\), first own.py:f gave no reward$"):
-        make_node(parts, max_iterations=3).run()
+        play(parts, max_iterations=3)
     assert not parts.saved, "the next start plays them again"
     parts = Masked(2)
-    assert make_node(parts, max_iterations=3).run() == "max_iterations reached" and parts.saved == [3]
+    assert play(parts, max_iterations=3).reason == "max_iterations reached" and parts.saved == [3]
 
 
 def test_a_broken_sandbox_costs_the_exam_only() -> None:
@@ -318,7 +323,7 @@ def test_a_broken_sandbox_costs_the_exam_only() -> None:
             raise SandboxError("worker gone")
 
     parts = Broken()
-    make_node(parts).run()
+    play(parts)
     assert parts.rows[-1]["tolerated/SandboxError"] == 2 and parts.saved == [1]
 
 
@@ -328,7 +333,7 @@ def test_expected_values_that_cannot_be_checked_cost_nothing_else() -> None:
             raise SandboxError("worker gone")
 
     parts = Broken()
-    make_node(parts).run()
+    play(parts)
     assert parts.rows[-1]["tolerated/SandboxError"] == 1 and parts.saved == [1]
     assert parts.rows[-1]["train/loss"] == 0.0 and "offer" in parts.calls
 
@@ -340,7 +345,7 @@ def test_a_look_at_the_judge_that_fails_costs_nothing_else(error: type[Exception
             raise error("not now")
 
     parts = Blind()
-    make_node(parts).run()
+    play(parts)
     assert "step 1+1" in parts.calls and parts.saved == [1]
 
 
@@ -350,7 +355,7 @@ def test_groups_that_teach_nothing_are_replaced_by_fresh_problems() -> None:
             return max(0, 3 - len(scored))
 
     parts = Flat()
-    make_node(parts).run()
+    play(parts)
     first = parts.calls.index("next_batch")
     assert parts.calls[first : first + 6] == ["next_batch", "rollout", "score"] * 2
     assert "step 3+1" in parts.calls and len(parts.judged[-1]) == 4
@@ -368,7 +373,7 @@ def test_a_judge_that_fails_at_the_replacements_leaves_what_it_judged() -> None:
             return super().score(groups)
 
     parts = Failing()
-    make_node(parts).run()
+    play(parts)
     assert "step 1+1" in parts.calls and parts.rows[-1]["tolerated/EvaluatorError"] == 1
 
 
@@ -380,7 +385,7 @@ def test_an_exploited_judge_ends_the_node_before_it_learns_more() -> None:
 
     parts = Exploited()
     with pytest.raises(AlarmError, match="exploited"):
-        make_node(parts, max_iterations=5).run()
+        play(parts, max_iterations=5)
     assert parts.saved == [1] and parts.calls.count("step 1+1") == 1
 
 
@@ -395,7 +400,7 @@ def test_without_a_coordinator_the_last_round_is_played_on() -> None:
             return 9
 
     parts = Flaky()
-    make_node(parts, max_iterations=3).run()
+    play(parts, max_iterations=3)
     assert [row["round"] for row in parts.rows] == [9, 9, 9, 9]
 
 
@@ -410,7 +415,7 @@ def test_a_restart_without_a_coordinator_goes_on_in_the_round_it_knew() -> None:
 
     parts = Away()
     parts.measured = True
-    make_node(parts, max_iterations=3).run()
+    play(parts, max_iterations=3)
     assert [row["round"] for row in parts.rows] == [9, 9]
 
 
@@ -421,7 +426,7 @@ def test_a_broken_update_ends_the_node_and_closes_the_monitor() -> None:
 
     parts = Broken()
     with pytest.raises(RuntimeError, match="out of memory"):
-        make_node(parts).run()
+        play(parts)
     assert parts.calls[-1] == "close" and not parts.saved
 
 
@@ -433,9 +438,9 @@ def test_a_signal_finishes_the_iteration_and_saves(which: signal.Signals) -> Non
             return super().step(local, peers)
 
     parts, before = Signalled(), signal.getsignal(which)
-    node = make_node(parts, max_iterations=0)
-    assert node.run() == "asked to stop"
-    assert parts.saved == [1] and node.stop.received == which and signal.getsignal(which) is before
+    run = play(parts, max_iterations=0)
+    assert run.reason == "asked to stop"
+    assert parts.saved == [1] and run.stop.received == which and signal.getsignal(which) is before
     (line,) = [call for call in parts.calls if call.startswith("say ")]
     assert line.startswith("say stopping: saving iteration 1, up to 20 s; ") and line.endswith(" again leaves now")
 
@@ -450,10 +455,9 @@ def test_an_iteration_that_takes_too_long_after_a_signal_is_left_out(which: sign
             return super().step(local, peers)
 
     parts, before = Long(), signal.getsignal(signal.SIGALRM)
-    node = make_node(parts, max_iterations=0)
-    node.finishing_seconds = 0.2
-    assert node.run() == "asked to stop, and the iteration in flight left out"
-    assert parts.saved == [1] and node.kept == 1 and parts.calls[-1] == "close"
+    run = play(parts, max_iterations=0, finishing_seconds=0.2)
+    assert run.reason == "asked to stop, and the iteration in flight left out"
+    assert parts.saved == [1] and run.kept == 1 and parts.calls[-1] == "close"
     assert signal.getsignal(signal.SIGALRM) is before and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
@@ -466,7 +470,7 @@ def test_judging_that_fails_again_and_again_ends_the_node_with_its_trace(caplog:
 
     parts = Silent()
     with pytest.raises(EvaluatorError, match="guard"):
-        make_node(parts, max_iterations=0, max_failures=3).run()
+        play(parts, max_iterations=0, max_failures=3)
     assert parts.saved == [1, 2, 3, 4, 5, 6]  # two failures in a row were survived, the third of three was not
     last = next(record for record in caplog.records if "3 times in a row" in record.message)
     assert last.exc_info and last.exc_info[2]

@@ -53,13 +53,6 @@ RECIPES = {
         "It proposes problems of one family. The values its tests expect are mostly invented: they show how the "
         "function is called, not what it should return.",
     ),
-    "tests": Recipe(
-        4,
-        3000,
-        "Synthetic problems with two cases each, input and output, half of them of short inputs.",
-        "It writes cases for one family of problems and reads the question alone, not the program that it should test. "
-        "Many of its expected values are wrong: it is a start for reinforcement learning and nothing else.",
-    ),
     "gym": Recipe(
         3,
         4000,

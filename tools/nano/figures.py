@@ -6,27 +6,23 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 
-from codezero.code.agreement.agreement import agree
+from codezero.code.agreement import agree
 from codezero.code.answer import read_answer
+from codezero.code.assertions import argument_kinds
 from codezero.code.canonical import canonical, stated_parameters
-from codezero.code.kinds import argument_kinds
 from codezero.code.parsing import fence
-from codezero.errors import ProblemError, ProposalError
+from codezero.errors import ProposalError
 from codezero.evals.grading import Grade, SandboxGrader
 from codezero.evals.task import EvalTask, task_of
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.generation import Sampler
-from codezero.models.likelihood import PrefixReader
+from codezero.models.likelihood import PrefixReader, PrefixRow
 from codezero.models.load import LoadedModel, load_model
-from codezero.models.prefix_layout import PrefixRow
-from codezero.problems.synthetic.programs import parse_question
-from codezero.problems.synthetic.tasks import LEVELS, held_out, is_held_out
+from codezero.problems.synthetic.tasks import LEVELS, held_out, is_held_out, parse_question
 from codezero.proposer.parsing import parse_proposal, proposal_prompt
-from codezero.sandbox.base import Job, Outcome
 from codezero.sandbox.monty import MontySandbox
-from codezero.solver.cases import read_cases
 from codezero.stats import auroc
-from codezero.types import Completion, Problem
+from codezero.types import Completion
 from tools.nano import gym
 from tools.nano.gym import Drill, drawn
 
@@ -51,10 +47,8 @@ def measure(role: str, directory: Path, drill: Drill) -> Quality:
             return judge_quality(loaded, attempt_held_out(solver))
         case "proposer":
             return proposer_quality(loaded)
-        case "gym":
-            return gym_quality(loaded, drill)
         case _:
-            return tests_quality(loaded)
+            return gym_quality(loaded, drill)
 
 
 def _sampled(
@@ -150,27 +144,6 @@ def proposer_quality(proposer: LoadedModel) -> Quality:
         "at_level": fmean(spec is not None and spec.level == at for spec, at in zip(specs, levels, strict=True)),
         "novel": fmean([spec is not None and is_held_out(spec) for spec in specs]),
     }
-
-
-def tests_quality(verifier: LoadedModel) -> Quality:
-    """Of SAMPLES pairs of cases for each held-out problem: shares that can be read, and that the reference passes."""
-    problems = held_out(PROBLEMS, SEED)
-    groups = _sampled(verifier, [problem.question for problem in problems], SAMPLES, PROPOSAL_TOKENS)
-    pairs = [
-        (problem, _cases(problem, text.text)) for problem, group in zip(problems, groups, strict=True) for text in group
-    ]
-    readable = [(problem, tests) for problem, tests in pairs if tests]
-    with MontySandbox() as sandbox:
-        done = sandbox.run_many([Job(problem.reference or "", tests) for problem, tests in readable])
-    valid = sum(execution.outcome is Outcome.PASS for execution in done)
-    return {"readable": len(readable) / len(pairs), "valid": valid / len(pairs)}
-
-
-def _cases(problem: Problem, text: str) -> tuple[str, ...]:
-    try:
-        return read_cases(problem, text, 2)
-    except ProblemError:
-        return ()
 
 
 def _proposed(text: str, level: int) -> str | None:

@@ -15,9 +15,15 @@ from random import Random
 
 from codezero.code.canonical import canonical
 from codezero.code.parsing import fence
-from codezero.problems.synthetic.programs import Spec, mutate, render
-from codezero.problems.synthetic.tasks import LEVELS, Inputs, SyntheticTask, draw_cases, draw_name, make_task
-from codezero.problems.synthetic.vocabulary import LETTERS
+from codezero.problems.synthetic.tasks import (
+    LEVELS,
+    Spec,
+    SyntheticTask,
+    draw_name,
+    make_task,
+    mutate,
+    render,
+)
 from codezero.proposer.parsing import proposal_prompt
 from tools.nano.train import Pair, chat_template
 
@@ -82,16 +88,7 @@ def proposer_pairs(random: Random) -> Iterator[Pair]:
         yield proposal_prompt(task.spec.level), proposal(task)
 
 
-def tests_pairs(random: Random) -> Iterator[Pair]:
-    """Two cases for a question, of short inputs half of the time: a model this small computes little else."""
-    while True:
-        task = make_task(random)
-        cases = draw_cases(task.spec, random, 2, _draw_short if random.random() < 0.5 else None)
-        written = [{"input": ", ".join(map(repr, inputs)), "output": repr(output)} for inputs, output in cases]
-        yield task.problem.question, f"```json\n{json.dumps(written)}\n```"
-
-
-LESSONS = {"solver": solver_pairs, "judge": judge_pairs, "proposer": proposer_pairs, "tests": tests_pairs}
+LESSONS = {"solver": solver_pairs, "judge": judge_pairs, "proposer": proposer_pairs}
 """By role."""
 
 
@@ -145,15 +142,3 @@ def _misname_variable(code: str) -> str:
         if right in body:
             return head + keyword + body.replace(right, wrong)  # all: one might be in a branch not taken
     return code.replace(":", "", 1)
-
-
-def _draw_short(arguments: str, random: Random) -> Inputs:
-    match arguments:
-        case "x":
-            return (random.randint(0, 9),)
-        case "a, b":
-            return (random.randint(0, 9), random.randint(0, 9))
-        case "s":
-            return ("".join(random.choice(LETTERS) for _ in range(random.randint(1, 3))),)
-        case _:
-            return ([random.randint(0, 9) for _ in range(random.randint(1, 2))],)

@@ -1,4 +1,4 @@
-"""What a program does on one path: its syntax tree followed over numbers and texts that need not be known.
+"""Follows a program's syntax tree on one path, over numbers and texts that need not be known.
 
 Nothing of the program is run by Python: every expression and statement is looked at here, by the two tables at the end,
 names mean what `library.py` lists, and whatever else it says is NotUnderstood. Steps are counted.
@@ -13,13 +13,13 @@ import math
 import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from codezero.code.agreement.library import Library, sized
-from codezero.code.agreement.paths import BudgetSpent, Path
-from codezero.code.agreement.polynomials import NotUnderstood
-from codezero.code.agreement.scopes import Function, Kept, Variables, names_in
-from codezero.code.agreement.values import Bag, Number, Table, Text
+from codezero.code.agreement import library
+from codezero.code.agreement.library import Function, Variables, as_text, names_in, parts, sized
+from codezero.code.agreement.paths import BudgetSpent, NotUnderstood, Path, of_constant
+from codezero.code.agreement.values import RANGES, Bag, Number, Table, Text, maketrans
 from codezero.code.parsing import declared, names_bound
 
 OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
@@ -30,12 +30,9 @@ OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
     ast.GtE: operator.ge, ast.In: lambda item, items: item in items, ast.NotIn: lambda item, items: item not in items,
 }  # fmt: skip
-CAUGHT = (LookupError, ArithmeticError, StopIteration, ValueError)
-"""What a program may raise and catch. NotUnderstood is a ValueError, and is never caught."""
-MOST_PLACES = 16
-"""Of a list, where the place in it is not known."""
-End = ast.Break | ast.Continue | tuple[Any] | None
-"""How a block ends: with what it returns, or behind its last statement (None)."""
+CAUGHT = (LookupError, ArithmeticError, StopIteration, ValueError)  # by a program; NotUnderstood, though, never is
+MOST_PLACES = 16  # of a list, where the place in it is not known
+End = ast.Break | ast.Continue | tuple[Any] | None  # a block returns this; None: it ends behind its last statement
 
 
 class Budget:
@@ -54,22 +51,23 @@ class Interpreter:
     """Raises NotUnderstood, and what the program itself raises."""
 
     def __init__(self, tree: ast.Module, path: Path, budget: Budget) -> None:
-        self.budget, self.library, self.module = budget, Library(path), Variables(None)
+        self.budget, self.path, self.module = budget, path, Variables(None)
+        self.names = library.NAMES | {"float": self._float}
         self.block(tree.body, self.module)
         functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-        self._rebound = frozenset(declared(*functions) & names_bound(*functions))
-        """Global variables that calls may set; what one finds there is not known."""
+        self._rebound = frozenset(declared(*functions) & names_bound(*functions))  # globals set by calls: unknown
 
     def call(self, entry: str, args: Sequence[Any]) -> Any:
-        """What any call returns. Raises NotUnderstood where that may depend on the calls before it."""
+        """Return what any call returns. Raises NotUnderstood where that may depend on the calls before it."""
         self.module.own = self._rebound
         self._forget()
         function = self.module.lookup(entry, {})
-        self.library.kept.append(Kept(function))
+        before = list(parts(function, {}))
         result = function(*args)
         self._forget()
-        for each in self.library.kept:
-            each.check()
+        after = list(parts(function, {}))
+        if len(after) != len(before) or any(map(operator.is_not, after, before)):
+            raise NotUnderstood("what a call leaves to the next one")
         return result
 
     def _forget(self) -> None:
@@ -100,7 +98,26 @@ class Interpreter:
     def operation(self, op: ast.operator, left: Any, right: Any) -> Any:
         if type(op) not in OPERATORS or isinstance(left, Bag) or isinstance(right, Bag):
             raise NotUnderstood(type(op).__name__)
-        return self.library.arithmetic(OPERATORS[type(op)], left, right)
+        return self.arithmetic(OPERATORS[type(op)], left, right)
+
+    def arithmetic(self, operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        """A function of the module `operator`, within bounds."""
+        if operation is operator.mul and isinstance(left, library.SEQUENCES) | isinstance(right, library.SEQUENCES):
+            items, times = (left, right) if isinstance(left, library.SEQUENCES) else (right, left)
+            if len(items) * times.__index__() > library.MOST_ITEMS:
+                raise NotUnderstood("a long list")
+        if operation is operator.truediv and isinstance(left, int) and isinstance(right, int):
+            left = Number(self.path, of_constant(left))
+        if operation in (operator.pow, operator.lshift) and isinstance(left, int):
+            library.small(right)
+        return sized(operation(left, right))
+
+    def _float(self, value: Any) -> Any:
+        if not isinstance(value, Text):
+            return Number(self.path, of_constant(value) if isinstance(value, int) else value.terms, real=True)
+        if (known := value.known().strip().lower()) not in ("inf", "-inf"):
+            raise NotUnderstood("a fraction")
+        return float(known)
 
     def choice(self, node: ast.BoolOp, scope: Variables) -> Any:
         for part in node.values[:-1]:
@@ -124,14 +141,20 @@ class Interpreter:
         return True
 
     def attribute(self, owner: Any, name: str) -> Any:
-        if not isinstance(owner, dict):
-            return self.library.method(owner, name)
-        if name not in owner:  # of a module
+        if isinstance(owner, dict) and name in owner:  # of a module
+            return owner[name]
+        if isinstance(owner, Text) and name in RANGES:
+            return lambda: owner.asks(name)
+        if owner is as_text and name == "maketrans":
+            return maketrans
+        if owner is as_text or owner is library.NAMES["list"]:
+            return lambda value, *args: self.attribute(value, name)(*args)
+        if name not in library.METHODS.get(type(owner), "").split():
             raise NotUnderstood(name)
-        return owner[name]
+        return getattr(owner, name)
 
     def part(self, node: ast.Subscript, scope: Variables) -> tuple[Any, Any]:
-        """What has parts, and the place of one: that which an unknown number is on this path."""
+        """Return what has parts, and the place of one: that which an unknown number is on this path."""
         owner, place = self.value(node.value, scope), self._place(node.slice, scope)
         if not isinstance(owner, list | tuple | Text | Table | range | deque):
             raise NotUnderstood("a part")
@@ -178,7 +201,7 @@ class Interpreter:
     def shown(self, node: ast.FormattedValue, scope: Variables) -> Text:
         if node.conversion != -1 or node.format_spec is not None:
             raise NotUnderstood("a format")
-        return self.library.names["str"](self.value(node.value, scope))
+        return as_text(self.value(node.value, scope))
 
     # ------------------------------------------------------------ functions
 
@@ -327,16 +350,20 @@ class Interpreter:
 
     def modules(self, node: ast.Import | ast.ImportFrom, scope: Variables) -> None:
         for alias in node.names:
-            if isinstance(node, ast.Import):
-                meant: Any = self.library.module(alias.name)
-            else:
-                meant = self.attribute(self.library.module(node.module or ""), alias.name)
+            name = alias.name if isinstance(node, ast.Import) else node.module
+            if name not in library.MODULES:
+                raise NotUnderstood(str(name))
+            held = library.MODULES[name]
+            if name == "operator":
+                bounded = ("mul", "floordiv", "mod", "truediv")
+                held = held | {each: partial(self.arithmetic, getattr(operator, each)) for each in bounded}
+            meant = held if isinstance(node, ast.Import) else self.attribute(held, alias.name)
             scope.assign(alias.asname or alias.name, meant)
 
 
 EXPRESSIONS: Mapping[type[ast.expr], Callable[[Interpreter, Any, Variables], Any]] = {
     ast.Constant: lambda run, node, _: run.constant(node.value),
-    ast.Name: lambda run, node, scope: scope.lookup(node.id, run.library.names),
+    ast.Name: lambda run, node, scope: scope.lookup(node.id, run.names),
     ast.NamedExpr: Interpreter.walrus,
     ast.BinOp: lambda run, node, scope: run.operation(
         node.op, run.value(node.left, scope), run.value(node.right, scope)

@@ -1,4 +1,4 @@
-"""What names mean in a program on one path: what is built in, what modules hold, and methods.
+"""Variables and functions of a program, and its names: what is built in, what modules hold, and methods.
 
 Python's own functions as they are where they ask nothing of their arguments but operators, and a form of ours where
 they ask for more.
@@ -8,6 +8,7 @@ they ask for more.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false
 
+import ast
 import bisect
 import functools
 import heapq
@@ -18,16 +19,142 @@ import string
 import sys
 import typing
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import chain
+from typing import Any, NamedTuple
 
-from codezero.code.agreement.paths import Path
-from codezero.code.agreement.polynomials import NotUnderstood, of_constant
-from codezero.code.agreement.scopes import Kept
-from codezero.code.agreement.values import RANGES, Bag, Number, Table, Tally, Text, maketrans
+from codezero.code.agreement.paths import NotUnderstood
+from codezero.code.agreement.values import Bag, Table, Tally, Text
+from codezero.code.parsing import declared, names, names_bound, own_nodes
 
-MOST_ITEMS, MOST_BITS, MOST_POWER = 2048, 256, 128
-"""MOST_ITEMS: of a list, a range, or an iterator without an end."""
+
+class Variables:
+    """The variables of a module, a call or a comprehension."""
+
+    def __init__(
+        self, around: "Variables | None", own: frozenset[str] = frozenset(), *, comprehension: bool = False
+    ) -> None:
+        """`own`: names that are local from the start; a look at one that is not set yet is not understood."""
+        self.around, self.own, self.comprehension = around, own, comprehension
+        self.variables: dict[str, Any] = {}
+        self.outer: frozenset[str] = frozenset()  # declared `nonlocal` or `global`
+        self.yielded: list[Any] = []
+
+    def lookup(self, name: str, builtins: Mapping[str, Any]) -> Any:
+        scope: Variables | None = self
+        while scope is not None:
+            if name in scope.variables:
+                return scope.variables[name]
+            if name in scope.own:
+                raise NotUnderstood("a variable before it is set")
+            scope = scope.around
+        if name not in builtins:
+            raise NotUnderstood(name)
+        return builtins[name]
+
+    def peek(self, name: str) -> Any:
+        """None: it is not set."""
+        if name in self.variables or self.around is None:
+            return self.variables.get(name)
+        return self.around.peek(name)
+
+    def assign(self, name: str, value: Any) -> None:
+        if name in self.outer and self.around is not None:
+            self.around.function().reassign(name, value)
+        else:
+            self.variables[name] = value
+
+    def reassign(self, name: str, value: Any) -> None:
+        if name in self.variables or self.around is None:
+            self.variables[name] = value
+        else:
+            self.around.function().reassign(name, value)
+
+    def function(self) -> "Variables":
+        """The scope in which `:=` sets."""
+        return self if not self.comprehension or self.around is None else self.around.function()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """One of the program's, as a value that Python's own functions can call."""
+
+    args: ast.arguments
+    body: list[ast.stmt]
+    scope: Variables
+    defaults: Sequence[Any]
+    follow: Callable[["Function", Sequence[Any], Mapping[str, Any]], Any]
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.follow(self, args, named)
+
+    def reached(self) -> list[Any]:
+        """Values that a call can find: by name, and as defaults."""
+        inside, own = names_in(*self.body), {node.arg for node in ast.walk(self.args) if isinstance(node, ast.arg)}
+        free = sorted(inside.every - inside.own - own)
+        return [*self.defaults, *map(self.scope.peek, free)]
+
+    def bound(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters and their values. Raises TypeError."""
+        names, rest = [each.arg for each in self.args.args], self.args.vararg
+        values = dict(zip(names[len(names) - len(self.defaults) :], self.defaults, strict=True))
+        given = dict(zip(names, args, strict=False))
+        values |= {**given, **named}
+        if set(values) != set(names) or given.keys() & named.keys() or (len(args) > len(names) and rest is None):
+            raise TypeError("arguments")
+        return values if rest is None else values | {rest.arg: args[len(names) :]}
+
+
+class BodyNames(NamedTuple):
+    """In a function's body; `every` also in functions inside it."""
+
+    own: frozenset[str]
+    outer: frozenset[str]
+    every: frozenset[str]
+    yields: bool
+
+
+@lru_cache(maxsize=64)
+def names_in(*body: ast.stmt) -> BodyNames:
+    nodes = list(own_nodes(ast.Module([*body], [])))
+    leaves = [node for node in nodes if isinstance(node, ast.Name | ast.Global | ast.Nonlocal)]
+    own, outer, every = names_bound(*leaves) - declared(*leaves), declared(*leaves), names(*body) | declared(*body)
+    yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in nodes)
+    return BodyNames(frozenset(own), frozenset(outer), frozenset(every), yields)
+
+
+def parts(value: Any, seen: dict[int, Any]) -> Iterator[Any]:
+    """The value and all that it holds. Raises NotUnderstood for an iterator, whose rest cannot be looked at."""
+    if isinstance(value, Iterator):
+        raise NotUnderstood("an iterator that outlives a call")
+    yield value
+    if id(value) not in seen:
+        seen[id(value)] = value
+        for part in _held(value):
+            yield from parts(part, seen)
+        yield parts  # the end of what it holds
+
+
+def _held(value: Any) -> Iterable[Any]:
+    match value:
+        case Function():
+            return value.reached()
+        case list() | tuple() | deque():
+            return value
+        case Table():
+            return chain([value.default], *value.items())
+        case Bag():
+            return value.members
+        case partial():
+            return [value.func, value.args, *value.keywords.values()]
+        case _:
+            cells = getattr(value, "__closure__", None) or ()
+            return [getattr(value, "__self__", None), *(cell.cell_contents for cell in cells)]
+
+
+MOST_ITEMS, MOST_BITS, MOST_POWER = 2048, 256, 128  # MOST_ITEMS: of a list, a range, or an iterator without an end
 SEQUENCES = (list, tuple, deque)
 METHODS: Mapping[type, str] = {
     list: "append clear copy count extend index insert pop remove reverse sort",
@@ -65,7 +192,7 @@ def _unordered(items: Any) -> Any:
     return items.members if isinstance(items, Bag) else items
 
 
-def _small(value: Any) -> Any:
+def small(value: Any) -> Any:
     """An exponent or a shift. Raises NotUnderstood for a large one."""
     if isinstance(value, int) and not -MOST_POWER <= value <= MOST_POWER:
         raise NotUnderstood("a large number")
@@ -80,7 +207,7 @@ def _int(value: Any = 0) -> Any:
     return value.__trunc__()
 
 
-def _str(value: Any = None) -> Text:
+def as_text(value: Any = None) -> Text:
     if isinstance(value, Text):
         return value
     if value is None or type(value) is int or isinstance(value, bool):
@@ -112,27 +239,6 @@ def _reduce(function: Any, items: Any, *start: Any) -> Any:
     return functools.reduce(function, parts)
 
 
-def _copied(value: Any, *, deep: bool = False) -> Any:
-    if isinstance(value, list):
-        return [_copied(item, deep=True) for item in value] if deep else list(value)
-    if type(value) is Table and not deep:
-        return Table(value, value.default)
-    if value is None or isinstance(value, int | Number | Text):
-        return value
-    raise NotUnderstood("a copy")
-
-
-def _isinstance(value: Any, kind: Any) -> bool:
-    types: Mapping[Any, bool] = {
-        _int: isinstance(value, int) or (isinstance(value, Number) and not value.real),
-        bool: isinstance(value, bool), NAMES["list"]: isinstance(value, list), _str: isinstance(value, Text),
-        NAMES["tuple"]: isinstance(value, tuple),
-    }  # fmt: skip
-    if kind not in types:
-        raise NotUnderstood("isinstance")
-    return types[kind]
-
-
 def _chosen(module: Any, names: str, form: Callable[[Any], Any] = lambda function: function) -> dict[str, Any]:
     return {name: form(getattr(module, name)) for name in names.split()}
 
@@ -146,14 +252,14 @@ def _with_an_end(function: Any) -> Any:
 
 
 NAMES: dict[str, Any] = {
-    "True": True, "False": False, "None": None, "ord": _ord, "int": _int, "str": _str, "chr": _chr, "bool": bool,
+    "True": True, "False": False, "None": None, "ord": _ord, "int": _int, "str": as_text, "chr": _chr, "bool": bool,
     "abs": abs, "len": len, "divmod": divmod, "iter": iter, "next": next, "enumerate": enumerate, "zip": zip,
-    "map": map, "filter": filter, "reversed": reversed, "sum": _sum, "isinstance": _isinstance,
+    "map": map, "filter": filter, "reversed": reversed, "sum": _sum,
     **{each.__name__: _any_order(each) for each in (all, any, max, min, sorted)},
     "range": lambda *ends: sized(range(*ends)),
     "list": lambda items=(): sized(list(_limited(items))), "tuple": lambda items=(): tuple(_limited(items)),
     "set": lambda items=(): Bag(_unordered(items)), "frozenset": lambda items=(): Bag(_unordered(items)),
-    "dict": lambda items=(): Table(items), "pow": lambda *parts: sized(pow(*map(_small, parts))),
+    "dict": lambda items=(): Table(items), "pow": lambda *parts: sized(pow(*map(small, parts))),
     "print": lambda *_: None,
     **{error.__name__: error for error in
        (ValueError, IndexError, KeyError, StopIteration, ZeroDivisionError, Exception)},
@@ -170,70 +276,6 @@ MODULES: dict[str, dict[str, Any]] = {
                     "defaultdict": lambda default=None: Table((), default)},
     "heapq": _chosen(heapq, "heapify heappush heappop heappushpop nlargest nsmallest merge"),
     "bisect": _chosen(bisect, "bisect bisect_left bisect_right insort insort_left insort_right"),
-    "copy": {"copy": _copied, "deepcopy": functools.partial(_copied, deep=True)},
     "string": _chosen(string, "ascii_lowercase ascii_uppercase ascii_letters digits", Text.of),
     "__future__": {"annotations": None}, "typing": dict.fromkeys(typing.__all__),
 }  # fmt: skip
-
-
-class Library:
-    """All of this for a program on one path."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.kept = list[Kept]()
-        """What caches hold, and what it was made from."""
-        self.names = NAMES | {"float": self._float}
-        bounded = {name: functools.partial(self.arithmetic, getattr(operator, name))
-                   for name in ("mul", "floordiv", "mod", "truediv")}  # fmt: skip
-        self._modules = {"operator": bounded, "functools": dict.fromkeys(("cache", "lru_cache"), self._cached)}
-
-    def module(self, name: str) -> Mapping[str, Any]:
-        if name not in MODULES:
-            raise NotUnderstood(name)
-        return MODULES[name] | self._modules.get(name, {})
-
-    def method(self, value: Any, name: str) -> Callable[..., Any]:
-        if isinstance(value, Text) and name in RANGES:
-            return lambda: value.asks(name)
-        if value is _str and name == "maketrans":
-            return maketrans
-        if value is _str or value is NAMES["list"]:
-            return lambda owner, *args: self.method(owner, name)(*args)
-        if name in METHODS.get(type(value), "").split():
-            return getattr(value, name)
-        raise NotUnderstood(name)
-
-    def arithmetic(self, operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-        """A function of the module `operator`, within bounds."""
-        if operation is operator.mul and isinstance(left, SEQUENCES) | isinstance(right, SEQUENCES):
-            items, times = (left, right) if isinstance(left, SEQUENCES) else (right, left)
-            if len(items) * times.__index__() > MOST_ITEMS:
-                raise NotUnderstood("a long list")
-        if operation is operator.truediv and isinstance(left, int) and isinstance(right, int):
-            left = Number(self._path, of_constant(left))
-        if operation in (operator.pow, operator.lshift) and isinstance(left, int):
-            _small(right)
-        return sized(operation(left, right))
-
-    def _cached(self, function: Any = None, maxsize: Any = None) -> Callable[..., Any]:
-        """Calls it each time: the same, as long as what it was made from stays as it is, and what it returned."""
-        if not callable(function):
-            return self._cached
-
-        def call(*args: Any, **named: Any) -> Any:
-            if any(isinstance(each, list | Table | deque) for each in (*args, *named.values())):
-                raise Mistaken
-            self.kept.append(Kept(function))
-            result = function(*args, **named)
-            self.kept.append(Kept(result))
-            return result
-
-        return call
-
-    def _float(self, value: Any) -> Any:
-        if not isinstance(value, Text):
-            return Number(self._path, of_constant(value) if isinstance(value, int) else value.terms, real=True)
-        if (known := value.known().strip().lower()) not in ("inf", "-inf"):
-            raise NotUnderstood("a fraction")
-        return float(known)

@@ -7,34 +7,82 @@ input takes.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
-from codezero.code.agreement.polynomials import (
-    ONE,
-    Atom,
-    Form,
-    Monomial,
-    NotUnderstood,
-    Terms,
-    added,
-    by_unknown,
-    constant_of,
-    denominator,
-    multiplied,
-    negative,
-    of_constant,
-    primitive,
-    scaled,
-)
+Atom = int  # an unknown, by its place in a path's list of them
+Monomial = tuple[Atom, ...]  # a product of unknowns, in order; the empty one is 1
+Terms = Mapping[Monomial, int | Fraction]  # a polynomial; no coefficient is 0
+Form = tuple[tuple[Monomial, int], ...]  # a polynomial without its constant, without a common factor, in order
+
+MOST_TERMS, MOST_BITS, MOST_FACTORS = 24, 128, 8
+UNIT: Monomial = ()
+
+
+class NotUnderstood(ValueError):
+    """The program says something that is not looked into."""
+
+
+def of_constant(value: int | Fraction) -> Terms:
+    return scaled({UNIT: 1}, value)
+
+
+def constant_of(terms: Terms) -> int | Fraction | None:
+    """None: it is no constant."""
+    return terms.get(UNIT, 0) if terms.keys() <= {UNIT} else None
+
+
+def added(left: Terms, other: Terms, factor: int | Fraction = 1) -> Terms:
+    """one + factor * other. Raises NotUnderstood for what is too large."""
+    result = dict(left)
+    for key, value in other.items():
+        total = result.get(key, 0) + factor * value
+        result[key] = total.numerator if total.denominator == 1 else total
+        if not total:
+            del result[key]
+        elif len(key) > MOST_FACTORS or total.numerator.bit_length() > MOST_BITS:
+            raise NotUnderstood("a large polynomial")
+    if len(result) > MOST_TERMS:
+        raise NotUnderstood("a large polynomial")
+    return result
+
+
+def scaled(terms: Terms, factor: int | Fraction) -> Terms:
+    return added({}, terms, factor)
+
+
+def denominator(terms: Terms) -> int:
+    """The smallest number whose product with `terms` has whole coefficients."""
+    return math.lcm(*(value.denominator for value in terms.values()))
+
+
+def multiplied(factors: Sequence[Terms]) -> Terms:
+    result: Terms = {UNIT: 1}
+    for factor in factors:
+        after: Terms = {}
+        for (first, left), (second, right) in product(result.items(), factor.items()):
+            after = added(after, {tuple(sorted((*first, *second))): right}, left)
+        result = after
+    return result
+
+
+def primitive(terms: Terms) -> tuple[Form, Fraction, int | Fraction]:
+    """(form, factor, constant), so that the polynomial is factor * form + constant with factor > 0."""
+    divisor = denominator(terms)
+    whole = [(key, int(value * divisor)) for key, value in terms.items() if key != UNIT]
+    common = math.gcd(*(value for _, value in whole))
+    return tuple(sorted((key, value // common) for key, value in whole)), Fraction(common, divisor), terms.get(UNIT, 0)
+
+
+def negative(form: Form) -> Form:
+    return tuple((key, -value) for key, value in form)
+
 
 MOST_MODULUS, MOST_DECISIONS = 5040, 40
-Node = tuple[Monomial, int]
-"""A monomial with its sign: a sum is a difference to the negative one."""
-ZERO: Node = (ONE, 1)
-INFINITE = math.inf
+Node = tuple[Monomial, int]  # a monomial with its sign: a sum is a difference to the negative one
+ZERO: Node = (UNIT, 1)
 
 
 class BudgetSpent(NotUnderstood):
@@ -56,54 +104,48 @@ class Remainder:
 
 class FormBounds:
     def __init__(self) -> None:
-        self._least: dict[Node, dict[Node, float]] = {}
-        """Of a difference of two, the lower bound."""
+        self._least: dict[Node, dict[Node, float]] = {}  # of a difference of two, the lower bound
         self._forms: dict[Form, float] = {}
-        self.different: set[tuple[Form, float]] = set()
-        """Forms, and what they are not."""
+        self.different: set[tuple[Form, float]] = set()  # forms, and what they are not
 
     def add(self, form: Form, least: float) -> None:
         if (pair := _as_difference(form)) is not None:
             self._bound(*pair, least)
         else:
-            self._forms[form] = max(self._forms.get(form, -INFINITE), least)
+            self._forms[form] = max(self._forms.get(form, -math.inf), least)
 
-    def _bound(self, one: Node, other: Node, least: float) -> None:
+    def _bound(self, left: Node, other: Node, least: float) -> None:
         """one - other >= least, and the same of their negatives; with all that follows for two."""
-        if self._difference(one, other) >= least:
+        if self._difference(left, other) >= least:
             return
-        for first, last in ((one, other), (_opposite(other), _opposite(one))):
+        for first, last in ((left, other), (_opposite(other), _opposite(left))):
             above = self._least.get(_opposite(first), {}).items()
             before = [(first, 0.0), *((_opposite(node), gap) for node, gap in above)]
             after = [(last, 0.0), *self._least.get(last, {}).items()]
             for (start, gap), (end, rest) in product(before, after):
                 self._set(start, end, gap + least + rest)
 
-    def _set(self, one: Node, other: Node, least: float) -> None:
-        if least > self._difference(one, other):
-            self._least.setdefault(one, {})[other] = least
-            self._least.setdefault(_opposite(other), {})[_opposite(one)] = least
-            if one == _opposite(other):
-                self._bound(one, ZERO, math.ceil(least / 2))
+    def _set(self, left: Node, other: Node, least: float) -> None:
+        if least > self._difference(left, other):
+            self._least.setdefault(left, {})[other] = least
+            self._least.setdefault(_opposite(other), {})[_opposite(left)] = least
+            if left == _opposite(other):
+                self._bound(left, ZERO, math.ceil(least / 2))
 
-    def _difference(self, one: Node, other: Node) -> float:
-        return INFINITE if one == other else self._least.get(one, {}).get(other, -INFINITE)
+    def _difference(self, left: Node, other: Node) -> float:
+        return math.inf if left == other else self._least.get(left, {}).get(other, -math.inf)
 
     def low(self, form: Form) -> float:
         parts = sum(abs(factor) * self._low_of(monomial, 1 if factor > 0 else -1) for monomial, factor in form)
         pair = _as_difference(form)
-        return self._beyond(form, max(parts, self._difference(*pair) if pair else self._forms.get(form, -INFINITE)))
+        return self._beyond(form, max(parts, self._difference(*pair) if pair else self._forms.get(form, -math.inf)))
 
     def high(self, form: Form) -> float:
         return -self.low(negative(form))
 
-    def are_empty(self) -> bool:
-        """Is something the only number that it is not?"""
-        return any(self.low(form) > self.high(form) for form, _ in self.different)
-
     def _low_of(self, monomial: Monomial, sign: int) -> float:
         is_square = sign > 0 and len(monomial) > 1 and all(monomial.count(atom) % 2 == 0 for atom in monomial)
-        low = max(self._difference((monomial, sign), ZERO), 0 if is_square else -INFINITE)
+        low = max(self._difference((monomial, sign), ZERO), 0 if is_square else -math.inf)
         return self._beyond(((monomial, sign),), low)
 
     def _beyond(self, form: Form, low: float) -> float:
@@ -117,12 +159,11 @@ def _opposite(node: Node) -> Node:
 
 
 def _as_difference(form: Form) -> tuple[Node, Node] | None:
-    """Of which two it is the difference."""
     match form:
-        case [(_, 1 | -1) as one]:
-            return one, ZERO
-        case [(_, 1 | -1) as one, (_, 1 | -1) as other]:
-            return one, _opposite(other)
+        case [(_, 1 | -1) as left]:
+            return left, ZERO
+        case [(_, 1 | -1) as left, (_, 1 | -1) as other]:
+            return left, _opposite(other)
         case _:
             return None
 
@@ -131,11 +172,9 @@ class Path:
     """`decided`: the first answers, in order; all later questions are answered with yes where that can be."""
 
     def __init__(self, decided: Sequence[bool] = ()) -> None:
-        self.decided, self.open = list(decided), list[int]()
-        """`open`: the places of answers that could have been no as well."""
-        self._asked = 0
-        self._atoms: list[object] = []
-        """What each unknown is: a name or a Remainder."""
+        self.decided, self.open = list(decided), list[int]()  # open: answers that could have been no
+        self._answered = 0
+        self._atoms: list[object] = []  # what each unknown is: a name or a Remainder
         self._places: dict[object, Atom] = {}
         self._bounds = FormBounds()
         self._residues: dict[Form, tuple[int, frozenset[int]]] = {}
@@ -153,7 +192,7 @@ class Path:
         divisor = denominator(terms)
         modulus *= divisor
         whole = self._congruent(scaled(terms, divisor), modulus)
-        constant = whole.pop(ONE, 0)
+        constant = whole.pop(UNIT, 0)
         if not whole:
             return of_constant(Fraction(constant, divisor))
         base = tuple(sorted(whole.items()))
@@ -207,27 +246,28 @@ class Path:
         if answer := self._take():
             for each in both:
                 self._bounds.add(*each)
-            if self._bounds.are_empty():
-                raise Infeasible
+            if any(self._bounds.low(form) > self._bounds.high(form) for form, _ in self._bounds.different):
+                raise Infeasible  # something is the only number that it is not
         else:
             self._bounds.different.update(both)
         return answer
 
     def _take(self) -> bool:
         """The next answer."""
-        if self._asked == len(self.decided):
-            if self._asked == MOST_DECISIONS:
+        if self._answered == len(self.decided):
+            if self._answered == MOST_DECISIONS:
                 raise BudgetSpent("too many decisions")
-            self.open.append(self._asked)
+            self.open.append(self._answered)
             self.decided.append(True)
-        self._asked += 1
-        return self.decided[self._asked - 1]
+        self._answered += 1
+        return self.decided[self._answered - 1]
 
     # ------------------------------------------------------------ residues
 
     def _residues_of(self, base: Form, modulus: int) -> tuple[Form, Callable[[int], int], frozenset[int]]:
         """The form that `base` follows from, how, and what that one may be modulo a multiple of `modulus`."""
-        key, value_of = by_unknown(base)
+        unknowns = {atom for monomial, _ in base for atom in monomial}
+        key: Form = ((tuple(unknowns), 1),) if len(unknowns) == 1 else base
         period, values = self._residues.get(key, (1, frozenset([0])))
         common = math.lcm(period, modulus)
         if common > MOST_MODULUS:
@@ -235,18 +275,20 @@ class Path:
         if common != period:
             values = frozenset(value + step for value in values for step in range(0, common, period))
             self._residues[key] = common, values
-        return key, value_of, values
+        if key is base:
+            return base, lambda value: value, values
+        return key, lambda value: sum(factor * value ** len(monomial) for monomial, factor in base), values
 
     def _known(self, terms: Terms, holds: Callable[[int | Fraction], bool]) -> bool | None:
         """The answer where it is a constant's, or where one remainder decides it; None where it is another question."""
         if (constant := constant_of(terms)) is not None:
             return holds(constant)
-        rest = [monomial for monomial in terms if monomial != ONE]
+        rest = [monomial for monomial in terms if monomial != UNIT]
         inner = self._atoms[rest[0][0]]
         if len(rest) != 1 or len(rest[0]) != 1 or not isinstance(inner, Remainder):
             return None
         key, value_of, values = self._residues_of(inner.base, inner.modulus)
-        factor, offset = terms[rest[0]], terms.get(ONE, 0)
+        factor, offset = terms[rest[0]], terms.get(UNIT, 0)
         fits = frozenset(
             value for value in values if holds(factor * ((value_of(value) + inner.constant) % inner.modulus) + offset)
         )

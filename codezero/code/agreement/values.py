@@ -1,4 +1,4 @@
-"""What a program computes with, where it need not be known: numbers, texts, dicts and sets.
+"""Values of a program that need not be known: numbers, texts, dicts and sets.
 
 Numbers are polynomials with Python's operators, whose comparisons are decided on a path; a constant is always a plain
 `int` or `bool`, and what true division gives is `real`, however round. Texts have a known length; their characters are
@@ -11,26 +11,15 @@ from fractions import Fraction
 from functools import total_ordering
 from typing import Any, NoReturn
 
-from codezero.code.agreement.paths import Path
-from codezero.code.agreement.polynomials import (
-    ONE,
-    NotUnderstood,
-    Terms,
-    added,
-    constant_of,
-    denominator,
-    multiplied,
-    of_constant,
-    scaled,
-)
+from codezero.code.agreement import paths
+from codezero.code.agreement.paths import UNIT, NotUnderstood, Path, Terms
 
 MOST_POWER, MOST_SHIFT, MOST_CHARACTERS, MOST_ASCII = 6, 12, 256, 127
-ONES = of_constant(1)
-RANGES = {
+ONES = paths.of_constant(1)
+RANGES = {  # of ASCII; unknown characters beyond it are taken for none of these
     "isupper": ["AZ"], "islower": ["az"], "isalpha": ["AZ", "az"], "isdigit": ["09"], "isnumeric": ["09"],
     "isalnum": ["09", "AZ", "az"], "isspace": ["\t\r", "\x1c "],
 }  # fmt: skip
-"""Of ASCII; unknown characters beyond it are taken for none of these."""
 CASE = ord("a") - ord("A")
 
 
@@ -53,7 +42,7 @@ class Number:
     def __add__(self, other: Any, sign: int = 1) -> Any:
         if (terms := _terms(other)) is None:
             return NotImplemented
-        return self._made(added(self.terms, terms, sign), other)
+        return self._number(paths.added(self.terms, terms, sign), other)
 
     __radd__ = __add__
 
@@ -64,26 +53,26 @@ class Number:
         return -self + other
 
     def __neg__(self) -> Any:
-        return self._made(scaled(self.terms, -1), 0)
+        return self._number(paths.scaled(self.terms, -1), 0)
 
     def __mul__(self, other: Any) -> Any:
         if (terms := _terms(other)) is None:
             return NotImplemented
-        return self._made(multiplied([self.terms, terms]), other)
+        return self._number(paths.multiplied([self.terms, terms]), other)
 
     __rmul__ = __mul__
 
     def __pow__(self, power: Any, modulus: Any = None) -> Any:
         if type(power) is not int or not 0 <= power <= MOST_POWER:
             raise NotUnderstood("a power")
-        result = self._made(multiplied([self.terms] * power), power)
+        result = self._number(paths.multiplied([self.terms] * power), power)
         return result if modulus is None else result % modulus
 
     def __abs__(self) -> Any:
         return self if self >= 0 else -self
 
     def __truediv__(self, other: Any) -> Any:
-        return Number(self.path, scaled(self.terms, Fraction(1, self._divisor(other))), real=True)
+        return Number(self.path, paths.scaled(self.terms, Fraction(1, self._divisor(other))), real=True)
 
     def __mod__(self, other: Any) -> Any:
         divisor = self._divisor(other)
@@ -116,9 +105,9 @@ class Number:
         return -self - 1
 
     def __floor__(self) -> Any:
-        """Of a fraction: (P - P mod d) / d with its denominator d."""
-        divisor = denominator(self.terms)
-        return _plain(self.path, scaled(self.terms, divisor)) // divisor
+        """Compute (P - P mod d) / d with the denominator d."""
+        divisor = paths.denominator(self.terms)
+        return _plain(self.path, paths.scaled(self.terms, divisor)) // divisor
 
     def __ceil__(self) -> Any:
         return -(-self).__floor__()
@@ -130,7 +119,7 @@ class Number:
 
     def __index__(self) -> int:
         """A place or a count has to be known."""
-        constant = constant_of(self.terms)
+        constant = paths.constant_of(self.terms)
         if constant is None or constant.denominator != 1:
             raise NotUnderstood("a place that is not known")
         return int(constant)
@@ -140,7 +129,7 @@ class Number:
 
     def __eq__(self, other: object) -> bool:
         terms = _terms(other)  # None: also of an infinity
-        return terms is not None and self.path.is_zero(added(self.terms, terms, -1))
+        return terms is not None and self.path.is_zero(paths.added(self.terms, terms, -1))
 
     def __lt__(self, other: Any) -> bool:
         return self._below(other, 1, strict=True)
@@ -155,16 +144,16 @@ class Number:
         return self._below(other, -1, strict=False)
 
     def _below(self, other: Any, sign: int, *, strict: bool) -> bool:
-        """Is sign * (other - self) above 0, or 0 where that is not strict?"""
+        """Decide sign * (other - self) > 0, or >= 0 where that is not strict."""
         if isinstance(other, float):
             return other * sign > 0
         if (terms := _terms(other)) is None:
             raise TypeError("no number")
-        gap = added(terms, self.terms, -1)
-        whole = scaled(gap, sign * denominator(gap))
-        return self.path.at_least_zero(added(whole, ONES, -1) if strict else whole)
+        gap = paths.added(terms, self.terms, -1)
+        whole = paths.scaled(gap, sign * paths.denominator(gap))
+        return self.path.at_least_zero(paths.added(whole, ONES, -1) if strict else whole)
 
-    def _made(self, terms: Terms, other: Any) -> Any:
+    def _number(self, terms: Terms, other: Any) -> Any:
         return Number(self.path, terms, real=True) if self.real or is_real(other) else _plain(self.path, terms)
 
     def _divisor(self, other: Any) -> int:
@@ -188,14 +177,14 @@ def is_real(value: Any) -> bool:
 def _terms(value: Any) -> Terms | None:
     if isinstance(value, Number):
         return value.terms
-    return of_constant(int(value)) if isinstance(value, int) else None
+    return paths.of_constant(int(value)) if isinstance(value, int) else None
 
 
 def _plain(path: Path, terms: Terms) -> Any:
-    constant = constant_of(terms)
+    constant = paths.constant_of(terms)
     if constant is None:
         return Number(path, terms)
-    return int(constant) if constant.denominator == 1 else Number(path, {ONE: constant})
+    return int(constant) if constant.denominator == 1 else Number(path, {UNIT: constant})
 
 
 def _power_of_two(power: Any) -> int:
@@ -255,9 +244,9 @@ class Text:
         return hash(self.known())
 
     def __lt__(self, other: Any) -> bool:
-        for one, another in zip(self.points, _text(other).points, strict=False):
-            if one != another:
-                return one < another
+        for left, another in zip(self.points, _text(other).points, strict=False):
+            if left != another:
+                return left < another
         return len(self) < len(other)
 
     def __contains__(self, other: Any) -> bool:
@@ -265,7 +254,7 @@ class Text:
 
     def _stands_at(self, place: int, part: "Text") -> bool:
         here = self.points[place : place + len(part)]
-        return len(here) == len(part) and all(one == another for one, another in zip(here, part.points, strict=True))
+        return len(here) == len(part) and all(left == another for left, another in zip(here, part.points, strict=True))
 
     def startswith(self, part: Any) -> bool:
         return self._stands_at(0, _text(part))
@@ -344,14 +333,14 @@ def _within(point: Any, question: str) -> bool:
     return any(ord(first) <= point <= ord(last) for first, last in RANGES[question])
 
 
-def maketrans(one: Any, other: Any = None, gone: Any = None) -> Any:
+def maketrans(left: Any, other: Any = None, gone: Any = None) -> Any:
     """As `str.maketrans`."""
     if other is None:
-        return Table([(key.points[0] if isinstance(key, Text) else key, value) for key, value in one.items()])
-    if len(one) != len(other):
+        return Table([(key.points[0] if isinstance(key, Text) else key, value) for key, value in left.items()])
+    if len(left) != len(other):
         raise ValueError("lengths")
     dropped = () if gone is None else gone.points
-    return Table([*zip(one.points, other.points, strict=True), *((point, None) for point in dropped)])
+    return Table([*zip(left.points, other.points, strict=True), *((point, None) for point in dropped)])
 
 
 def _text(value: Any) -> Text:

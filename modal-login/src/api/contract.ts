@@ -41,6 +41,8 @@ export const JudgeBelief = object({
   false_negative_share: maybe(number),
   canaries: maybe(number),
   alarm: text,
+  summary: text,
+  audit: text,
 });
 export type JudgeBelief = Checked<typeof JudgeBelief>;
 
@@ -191,14 +193,13 @@ export const RunView = object({
   round: maybe(number),
   level: maybe(number),
   reward: maybe(number),
+  seconds_per_iteration: maybe(number),
   limit_seconds: number,
+  tokens_per_second: maybe(number),
   stand_ins: text,
   attempts: text,
   hindrance: text,
   facts: table(text),
-  tolerated: table(number),
-  seconds_per_iteration: maybe(number),
-  tokens_per_second: maybe(number),
   series: table(series),
   latest: table(number),
   exams: list(ExamView),
@@ -208,6 +209,7 @@ export const RunView = object({
   network: maybe(NetworkView),
   rounds: list(Round),
   outbox: maybe(OutboxView),
+  tolerated: table(number),
 });
 export type RunView = Checked<typeof RunView>;
 

@@ -12,15 +12,6 @@ export const MarketPeer = object({
 });
 export type MarketPeer = Checked<typeof MarketPeer>;
 
-export const ReliabilityBin = object({
-  games: number,
-  price: number,
-  right: number,
-  low: number,
-  high: number,
-});
-export type ReliabilityBin = Checked<typeof ReliabilityBin>;
-
 export const Worth = object({
   verdict: text,
   games: number,
@@ -32,8 +23,7 @@ export const Worth = object({
 export type Worth = Checked<typeof Worth>;
 
 export const PriceRow = object({
-  skilled: list(list(number)),
-  robust: list(list(number)),
+  steps: list(number),
   voters: number,
 });
 export type PriceRow = Checked<typeof PriceRow>;
@@ -41,20 +31,15 @@ export type PriceRow = Checked<typeof PriceRow>;
 export const GameLine = object({
   id: text,
   round: number,
-  kind: text,
-  state: oneOf("disputed", "open", "pending", "settled", "void"),
+  state: oneOf("open", "pending", "settled", "void"),
   phase: text,
-  rounds_left: maybe(number),
+  rounds_left: number,
   opener: text,
   question: text,
-  call: text,
-  answers: list(text),
-  own: list(maybe(list(number))),
-  stake: number,
+  own: list(maybe(number)),
   win: maybe(number),
   price: maybe(PriceRow),
-  answer: maybe(number),
-  truth: maybe(number),
+  right: maybe(flag),
   void: text,
   evidence: list(maybe(flag)),
 });
@@ -64,14 +49,11 @@ export const MarketView = object({
   why: text,
   round: maybe(number),
   balance: maybe(number),
-  confirming: flag,
   open: list(GameLine),
   bets: list(GameLine),
   settled: list(GameLine),
   peers: list(MarketPeer),
   worth: Worth,
-  reliability: list(ReliabilityBin),
-  counts: table(number),
 });
 export type MarketView = Checked<typeof MarketView>;
 
@@ -86,14 +68,8 @@ export const GamePage = object({
   question: text,
   code: text,
   tests: list(text),
-  answers: list(text),
   names: table(text),
-  reports: table(list(maybe(list(number)))),
-  hidden: table(list(number)),
+  reports: table(list(maybe(number))),
   wins: table(number),
-  ballots: table(maybe(number)),
-  values: list(text),
-  reference: maybe(text),
-  confirmed: maybe(text),
 });
 export type GamePage = Checked<typeof GamePage>;

@@ -3,7 +3,6 @@ import type { ReactNode } from "react";
 
 import type { GameLine, PriceRow } from "../api/market_contract";
 import { LineChart } from "../charts/linechart";
-import type { Tone } from "../charts/series";
 import type { Axis } from "../charts/setup";
 import { ForeignLine } from "../parts/foreign";
 import { Empty } from "../parts/notice";
@@ -11,36 +10,26 @@ import { Table } from "../parts/table";
 import { Term } from "../parts/term";
 import { formatRoute } from "../route";
 import { count, decimal, percent } from "../text/format";
-import { visibleLine } from "../text/visible";
 
-export const NONE = "none of these";
 const STEPS = 4;
-const TONES: readonly Tone[] = ["truth", "judged", "pass", "plain", "alarm", "l1", "l3", "l4"];
 export const BY_STEP: Axis = { min: 0, max: 1, step: 0.25, until: STEPS, along: "step", format: (value) => percent(value, 0) };
-
-export function Answer({ of, answers }: { of: number | null; answers: readonly string[] }) {
-  if (of === null) return "–";
-  return answers[of] ? <ForeignLine text={answers[of]} limit={60} /> : NONE;
-}
 
 export const signed = (value: number | null, digits = 3) => (value !== null && value > 0 ? `+${decimal(value, digits)}` : decimal(value, digits));
 
-export const shares = (q: readonly number[]) => q.map((part) => percent(part / 10_000, 0)).join(" / ");
+/** A report: how probably the program is right. */
+export const share = (q: number | null) => (q === null ? "–" : percent(q / 10_000, 0));
 
 export function State({ line }: { line: GameLine }) {
-  const left = line.rounds_left === null ? "" : `, ${count(line.rounds_left, "round")} left`;
-  if (line.state === "open") return `open: ${line.phase}${left}`;
-  if (line.state === "disputed") return <span className="tag alarm">disputed: this node found something else than the jury</span>;
+  if (line.state === "open") return `open: ${line.phase}, ${count(line.rounds_left, "round")} left`;
   if (line.state === "pending") return "over, not settled here yet";
-  return line.state === "void" ? <>void: <ForeignLine text={line.void} limit={120} /></> : "settled";
+  return line.state === "void" ? <>void: <ForeignLine text={line.void} limit={120} /></> : line.right ? "settled: right" : "settled: wrong";
 }
 
 const GAME = { key: "game", title: "game" };
 const STATE = { key: "state", title: "state" };
-const RIGHT = { key: "answer", title: "answer" };
 const WIN = { key: "win", title: <Term of="playPoints">win</Term>, numeric: true };
-const BETS = [GAME, { key: "stake", title: <Term of="playPoints">stake</Term>, numeric: true }, WIN, STATE, ...[1, 2, 3, 4].map((step) => ({ key: `step-${step}`, title: `step ${step}` }))];
-const ENDED = [GAME, STATE, RIGHT, WIN];
+const BETS = [GAME, WIN, STATE, ...[1, 2, 3, 4].map((step) => ({ key: `step-${step}`, title: `step ${step}` }))];
+const ENDED = [GAME, STATE, WIN];
 
 interface Props {
   readonly run: string;
@@ -49,7 +38,6 @@ interface Props {
   readonly empty: ReactNode;
 }
 
-/** Own reports are in the order of the game's answers. */
 export function Bets({ run, label, lines, empty }: Props) {
   if (lines.length === 0) return <Empty>{empty}</Empty>;
   return (
@@ -57,13 +45,12 @@ export function Bets({ run, label, lines, empty }: Props) {
       {lines.map((line) => (
         <tr key={line.id}>
           <Game run={run} line={line} />
-          <td className="numeric">{line.stake}</td>
           <td className="numeric">{signed(line.win)}</td>
           <td className="words">
             <State line={line} />
           </td>
           {line.own.map((q, step) => (
-            <td key={step}>{q === null ? "–" : shares(q)}</td>
+            <td key={step}>{share(q)}</td>
           ))}
         </tr>
       ))}
@@ -81,9 +68,6 @@ export function Ended({ run, label, lines, empty }: Props) {
           <td className="words">
             <State line={line} />
           </td>
-          <td>
-            <Answer of={line.answer ?? line.truth} answers={line.answers} />
-          </td>
           <td className="numeric">{signed(line.win)}</td>
         </tr>
       ))}
@@ -95,23 +79,16 @@ function Game({ run, line }: { run: string; line: GameLine }) {
   return (
     <th scope="row">
       <a href={formatRoute({ page: "game", run, id: line.id })}>
-        <code>{line.id.slice(0, 8)}</code> <ForeignLine text={line.call || line.question} limit={40} />
+        <code>{line.id.slice(0, 8)}</code> <ForeignLine text={line.question} limit={40} />
       </a>
     </th>
   );
 }
 
-export function PriceCurve({ price, answers, title = "Price by step" }: { price: PriceRow | null; answers: readonly string[]; title?: ReactNode }) {
-  const steps = price?.skilled ?? [];
-  const lines = answers.map((answer, index) => ({
-    label: `${index + 1}. ${answer === "" ? NONE : visibleLine(answer, 40)}`,
-    points: steps.map((q, step): readonly [number, number] => [step + 1, q[index] ?? 0]),
-    tone: TONES[index % TONES.length] as Tone,
-    dashed: index > 0,
-    marked: true,
-  }));
-  const note = price === null ? undefined : price.voters === 0 ? "Nobody has a vote yet: this is the opening price." : `By ${count(price.voters, "peer")} with a vote.`;
-  return <LineChart title={title} note={note} lines={lines} axis={BY_STEP} empty="Appears when the first reports are shown, two rounds after the game was announced." />;
+export function PriceCurve({ price, title = "Price by step" }: { price: PriceRow | null; title?: ReactNode }) {
+  const points = (price?.steps ?? []).map((p, step): readonly [number, number] => [step + 1, p]);
+  const note = price === null ? undefined : price.voters === 0 ? "Nobody has a vote yet: the price is even." : `By ${count(price.voters, "peer")} with a vote.`;
+  return <LineChart title={title} note={note} lines={[{ label: "right", points, tone: "judged", marked: true }]} axis={BY_STEP} empty="Appears when the first reports arrive, in the round after the announcement." />;
 }
 
 export function Tests({ outcomes }: { outcomes: readonly (boolean | null)[] }) {

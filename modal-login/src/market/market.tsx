@@ -1,11 +1,9 @@
 /** The prediction market of the nodes' judges: own bets, open games, and whether any of it is worth something. */
 import { useCallback, useEffect, useState } from "react";
 
-import type { GameLine, MarketPeer, MarketView, ReliabilityBin, Worth } from "../api/market_contract";
+import type { GameLine, MarketPeer, MarketView, Worth } from "../api/market_contract";
 import { getGames, getMarket } from "../api/routes";
 import { useEvery, useLoaded } from "../api/use";
-import { LineChart } from "../charts/linechart";
-import type { Axis } from "../charts/setup";
 import { Copyable } from "../parts/copy";
 import { ForeignLine } from "../parts/foreign";
 import { Empty, Notice, Trouble } from "../parts/notice";
@@ -13,12 +11,11 @@ import { Table } from "../parts/table";
 import { Term } from "../parts/term";
 import { formatRoute } from "../route";
 import type { TermKey } from "../text/glossary";
-import { count, decimal, percent, whole } from "../text/format";
+import { count, decimal, whole } from "../text/format";
 import { visibleLine } from "../text/visible";
 import { Bets, Ended, PriceCurve, signed, State, Tests } from "./lines";
 
 const LOOK_MS = 10_000;
-const BY_PRICE: Axis = { min: 0, max: 1, step: 0.25, until: 1, along: "price", digits: 1, format: (value) => percent(value, 0) };
 
 export function MarketPage({ run }: { run: string }) {
   const load = useCallback(() => getMarket(run), [run]);
@@ -49,24 +46,23 @@ function Shown({ run, view }: { run: string; view: MarketView }) {
             {view.round !== null && `, in round ${whole(view.round)}`}.
           </>
         )}
-        {view.confirming && " Values that the price is sure of replace claims in its problems."}
       </Notice>
       {view.balance !== null && (
         <>
           <section aria-labelledby="bets">
             <h2 id="bets">Your bets</h2>
             <div className="card">
-              <Bets run={run} label="Your bets" lines={view.bets} empty={`There are none${view.why === "" ? " yet: the first report is sealed in the round after a game is announced." : `: ${visibleLine(view.why, 300)}.`}`} />
+              <Bets run={run} label="Your bets" lines={view.bets} empty={`There are none${view.why === "" ? " yet: the first report is made in the round after a game is announced." : `: ${visibleLine(view.why, 300)}.`}`} />
             </div>
           </section>
           <Open run={run} lines={view.open} />
           <section aria-labelledby="settled">
             <h2 id="settled">Last settled</h2>
             <div className="card">
-              <Ended run={run} label="Last settled" lines={view.settled} empty="No game has ended yet. A game is settled nine rounds after it was announced." />
+              <Ended run={run} label="Last settled" lines={view.settled} empty="No game has ended yet. A game is settled six rounds after it was announced." />
             </div>
           </section>
-          <Believed worth={view.worth} bins={view.reliability} />
+          <Believed worth={view.worth} />
           <Peers peers={view.peers} />
           <Games run={run} />
         </>
@@ -79,23 +75,23 @@ function Open({ run, lines }: { run: string; lines: readonly GameLine[] }) {
   return (
     <section aria-labelledby="open">
       <h2 id="open">Open games</h2>
-      {lines.length === 0 && <Empty>No game is open. Nodes announce games when they have judged programs; each stays open for nine rounds.</Empty>}
+      {lines.length === 0 && <Empty>No game is open. Nodes announce games when they have judged programs; each stays open for six rounds.</Empty>}
       <div className="grid">
         {lines.map((line) => (
           <article className="card" key={line.id} aria-labelledby={`game-${line.id}`}>
             <h3 id={`game-${line.id}`}>
               <a href={formatRoute({ page: "game", run, id: line.id })}>
-                {line.kind} <code>{line.id.slice(0, 8)}</code>
+                <code>{line.id.slice(0, 8)}</code>
               </a>
             </h3>
             <p>
-              <ForeignLine text={line.question} /> {line.call !== "" && <code><ForeignLine text={line.call} limit={120} /></code>}
+              <ForeignLine text={line.question} />
             </p>
             <p className="muted">
               <State line={line} /> · by <ForeignLine text={line.opener} limit={40} />
             </p>
             <Tests outcomes={line.evidence} />
-            <PriceCurve price={line.price} answers={line.answers} title={`Price of ${line.id.slice(0, 8)} by step`} />
+            <PriceCurve price={line.price} title={`Price of ${line.id.slice(0, 8)} by step`} />
           </article>
         ))}
       </div>
@@ -109,51 +105,36 @@ const BRIER_HEAD = [
 ];
 const WHOSE: readonly (readonly [string, string, TermKey | null])[] = [
   ["own", "own judge", null],
-  ["equal", "plain average", "equal"],
-  ["skilled", "price", "skilled"],
-  ["robust", "median", "robust"],
+  ["mean", "plain average", "mean"],
+  ["price", "price", "price"],
 ];
 
-function Believed({ worth, bins }: { worth: Worth; bins: readonly ReliabilityBin[] }) {
-  const points = (field: "right" | "low" | "high") => bins.map((bin): readonly [number, number] => [bin.price, bin[field]]);
-  const ends = bins.length === 0 ? [] : [[0, 0] as const, ...bins.map((bin) => [bin.price, bin.price] as const), [1, 1] as const];
+function Believed({ worth }: { worth: Worth }) {
   return (
     <section aria-labelledby="worth">
       <h2 id="worth">Is the market worth anything here?</h2>
       <p className="sentence">{visibleLine(worth.verdict.charAt(0).toUpperCase() + worth.verdict.slice(1), 300)}.</p>
-      <div className="grid">
-        <div className="card">
-          <h3>
-            <Term of="brier">Brier scores</Term> over {count(worth.games, "game")}
-          </h3>
-          {worth.games === 0 ? (
-            <Empty>Appears when a game is settled whose truth this node knows and on which it reported.</Empty>
-          ) : (
-            <Table label="Brier scores" head={BRIER_HEAD}>
-              {WHOSE.map(([key, name, term]) => (
-                <tr key={key}>
-                  <th scope="row">{term === null ? name : <Term of={term}>{name}</Term>}</th>
-                  <td className="numeric">{decimal(worth.brier.get(key) ?? null, 3)}</td>
-                </tr>
-              ))}
-            </Table>
-          )}
-          {worth.difference !== null && (
-            <p className="note">
-              Price less own judge: {signed(worth.difference)} [{signed(worth.low)}, {signed(worth.high)}], game by game; below 0 the price is better.
-            </p>
-          )}
-        </div>
-        <LineChart
-          title="How far can the price be believed?"
-          note="When the likeliest answer had this price, how often was it true? On the dashed line the price means what it says."
-          lines={[
-            { label: "was true", points: points("right"), tone: "truth", marked: true, band: { low: points("low"), high: points("high") } },
-            { label: "as priced", points: ends, tone: "plain", dashed: true },
-          ]}
-          axis={BY_PRICE}
-          empty="Appears when games with a known truth are settled while peers have a vote."
-        />
+      <div className="card">
+        <h3>
+          <Term of="brier">Brier scores</Term> over {count(worth.games, "game")}
+        </h3>
+        {worth.games === 0 ? (
+          <Empty>Appears when a game is settled whose truth this node knows and on which it reported.</Empty>
+        ) : (
+          <Table label="Brier scores" head={BRIER_HEAD}>
+            {WHOSE.map(([key, name, term]) => (
+              <tr key={key}>
+                <th scope="row">{term === null ? name : <Term of={term}>{name}</Term>}</th>
+                <td className="numeric">{decimal(worth.brier.get(key) ?? null, 3)}</td>
+              </tr>
+            ))}
+          </Table>
+        )}
+        {worth.difference !== null && (
+          <p className="note">
+            Price less own judge: {signed(worth.difference)} [{signed(worth.low)}, {signed(worth.high)}], game by game; below 0 the price is better.
+          </p>
+        )}
       </div>
     </section>
   );

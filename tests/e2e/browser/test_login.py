@@ -20,11 +20,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def port() -> int:
-    return free_port()
-
-
 def type_code(page: Page, url: str, code: str) -> None:
     page.goto(f"{url}/#/account")
     page.get_by_label("Code from the terminal").fill(code)
@@ -37,8 +32,8 @@ def logged_in_as(page: Page, address: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_passkey_claims_the_node_and_opens_the_same_account_after_a_restart(folder: Path, port: int) -> None:
-    address = KeystoreWallet.ephemeral(folder / "wallet.json").address
+def test_a_passkey_claims_the_node_and_opens_the_same_account_after_a_restart(folder: Path) -> None:
+    port, address = free_port(), KeystoreWallet.ephemeral(folder / "wallet.json").address
     with browser(folder / "profile") as context:
         page = context.new_page()
         authenticator(page)
@@ -62,10 +57,8 @@ def test_a_passkey_claims_the_node_and_opens_the_same_account_after_a_restart(fo
 
 
 @pytest.mark.slow
-def test_neither_a_wrong_code_nor_a_device_that_does_not_look_who_holds_it_claims_anything(
-    folder: Path, port: int
-) -> None:
-    with browser(folder / "profile") as context, served(folder, port) as server:
+def test_neither_a_wrong_code_nor_a_device_that_verifies_nobody_claims_anything(folder: Path) -> None:
+    with browser(folder / "profile") as context, served(folder, free_port()) as server:
         page = context.new_page()
         authenticator(page, verified=False)
         for code in ("0000-0000" if server.code != "0000-0000" else "0000-0001", server.code):
@@ -107,9 +100,9 @@ SEND = """async ([url, type]) => {
 
 
 def test_a_passphrase_claims_the_node_and_neither_a_wrong_one_nor_another_site_gets_in(
-    folder: Path, port: int, elsewhere: str
+    folder: Path, elsewhere: str
 ) -> None:
-    with browser(folder / "profile") as context, served(folder, port) as server:
+    with browser(folder / "profile") as context, served(folder, free_port()) as server:
         page = context.new_page()
         type_code(page, server.url, server.code)
         page.get_by_label("Passphrase, at least 10 characters").fill("nine lives of a cat")

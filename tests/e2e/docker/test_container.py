@@ -22,7 +22,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from codezero.evaluator.endpoint_wire import OLLAMA_LOGPROBS
+from codezero.evaluator.openai_judge import OLLAMA_LOGPROBS
 
 ROOT = Path(__file__).parents[3]
 DOCKER = ROOT / "docker"

@@ -22,7 +22,7 @@ from builders.docker import BUILD_SECONDS, ROOT, base_problem, build_arguments, 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(7200)]
 IMAGE = "codezero-test:newcomer"
 ROWS = 3
-FEW_TESTS = "tests/test_house.py tests/unit/test_config.py tests/unit/test_cli.py tests/e2e/docker/test_container.py"
+FEW_TESTS = "tests/test_house.py tests/unit/test_settings.py tests/unit/test_cli.py tests/e2e/docker/test_container.py"
 TESTS_SECONDS = 5400.0
 OF_THIS_NETWORK = re.compile(r"(PIP|UV|NPM_CONFIG)_\w+|(\w+_PROXY)|SSL_CERT_FILE|NODE_EXTRA_CA_CERTS", re.IGNORECASE)
 """Variables that say where packages come from, passed on as they are."""

@@ -15,8 +15,7 @@ NO_DATA = "are of an earlier commit and have no data file"
 bench: Any = importlib.import_module("all")
 MADE, CLAIMS, WITHOUT_DATA = bench.read_claims(ROOT / "results" / "claims.toml")
 STORED = {path.stem: json.loads(path.read_text()) for path in (ROOT / "results").glob("*.json")}
-PARTS = {"gossip_real", "learn_swarm"}
-"""Programs that another benchmark starts."""
+PARTS = {"gossip_real", "learn_swarm"}  # programs that another benchmark starts
 
 
 def numbers(text: str) -> set[float]:

@@ -8,8 +8,9 @@ import pytest
 from judge_cost import say
 
 from codezero.commands.evaluate import read_groups
+from codezero.config.judging import QUESTIONS
 from codezero.models.generation import Sampler
-from codezero.wiring.attempts import Wanted, problems_of
+from codezero.ops.attempts import Wanted, problems_of
 
 LITTLE = ["--json", "--samples", "4"]
 
@@ -17,30 +18,11 @@ LITTLE = ["--json", "--samples", "4"]
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_without_arguments_it_measures_cost_worth_and_every_question(capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = [
-        "--problems",
-        "6",
-        "--layers",
-        "1",
-        "--tokens",
-        "4",
-        "--solutions",
-        "2",
-        "--dry-runs",
-        "1",
-        "--repeats",
-        "1",
-    ]
-    assert judge.main([*LITTLE, *sizes]) == 0
+    sizes = {"problems": 6, "layers": 1, "tokens": 4, "solutions": 2, "dry-runs": 1, "repeats": 1}
+    assert judge.main([*LITTLE, *(f"--{name}={size}" for name, size in sizes.items())]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["embedded"]["verdict_seconds"] > 0 < report["cpu_seconds"]["logit"]
-    assert report["auroc_judge"] > 0.8 and {*report["skill"]["questions"]} == {
-        "likelihood",
-        "yes_no",
-        "per_test",
-        "output_match",
-        "probe",
-    }
+    assert report["auroc_judge"] > 0.8 and {*report["skill"]["questions"]} == {*QUESTIONS}
 
 
 @pytest.mark.slow

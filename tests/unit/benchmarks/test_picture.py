@@ -85,11 +85,8 @@ def test_a_stored_file_is_drawn_and_nothing_is_run(tmp_path: Path, monkeypatch: 
 
 
 def test_results_of_several_files_are_one() -> None:
-    assert picture.merged([{"runs": [1], "seed": 0}, {"runs": [2], "more": {}}]) == {
-        "runs": [1, 2],
-        "seed": 0,
-        "more": {},
-    }
+    merged = picture.merged([{"runs": [1], "seed": 0}, {"runs": [2], "more": {}}])
+    assert merged == {"runs": [1, 2], "seed": 0, "more": {}}
 
 
 def test_an_arm_keeps_its_colour_whatever_is_shown_beside_it() -> None:

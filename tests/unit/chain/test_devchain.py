@@ -1,7 +1,5 @@
 """The embedded chain as clients see it: web3, real HTTP, a real EVM. Contracts here are a few bytes written by hand."""
 
-import asyncio
-import itertools
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,31 +7,15 @@ from typing import Any
 
 import pytest
 import requests
-from builders.devchain import (
-    CUSTOM,
-    CUSTOM_DATA,
-    FOREVER,
-    GWEI,
-    INVALID,
-    READ,
-    TOPIC,
-    WORDS,
-    WORDS_DATA,
-    WRITE,
-    Asked,
-    Client,
-    Sender,
-    argument,
-    deploying,
-    write_in_parallel,
-    written,
-)
+from builders import devchain as tiny_chain
+from builders.devchain import GWEI, READ, WRITE, Client, RpcFailure, Sender, argument, deploying
 from eth_account import Account
-from web3 import AsyncHTTPProvider, AsyncWeb3, HTTPProvider, Web3
+from web3 import HTTPProvider, Web3
 from web3.exceptions import BlockNotFound, ContractCustomError, ContractLogicError, TransactionNotFound, Web3RPCError
 
+from codezero.chain.devchain import FAUCET_KEY
 from codezero.chain.devchain_process import DevChainHandle
-from codezero.chain.devchain_server import FAUCET_KEY, serve
+from codezero.chain.devchain_server import serve
 from codezero.errors import ChainError, ConfigError
 
 ETHER = 10**18
@@ -73,15 +55,10 @@ def test_web3_deploys_sends_and_reads(w3: Web3, sender: Sender) -> None:
     assert w3.is_connected() and w3.eth.chain_id == sender.client.chain_id
     address = Web3.to_checksum_address(sender.deploy_tiny())
     tx = {
-        "from": sender.address,
-        "to": address,
-        "data": WRITE + argument(5),
+        "from": sender.address, "to": address, "data": WRITE + argument(5), "chainId": w3.eth.chain_id, "value": 0,
         "nonce": w3.eth.get_transaction_count(sender.account.address, "pending"),
-        "chainId": w3.eth.chain_id,
-        "maxFeePerGas": w3.eth.gas_price * 2,
-        "maxPriorityFeePerGas": w3.eth.max_priority_fee,
-        "value": 0,
-    }
+        "maxFeePerGas": w3.eth.gas_price * 2, "maxPriorityFeePerGas": w3.eth.max_priority_fee,
+    }  # fmt: skip
     tx["gas"] = w3.eth.estimate_gas(tx)
     tx_hash = w3.eth.send_raw_transaction(sender.account.sign_transaction(tx).raw_transaction)
     receipt = w3.eth.wait_for_transaction_receipt(tx_hash, timeout=60)
@@ -106,77 +83,51 @@ def test_web3_names_what_is_missing(w3: Web3) -> None:
         w3.eth.get_balance("0x" + "12" * 20, 10**9)
 
 
-def test_a_custom_error_arrives_with_its_bytes(w3: Web3, sender: Sender, tiny: str) -> None:
+def test_a_refusal_arrives_with_its_bytes_or_words(w3: Web3, sender: Sender, tiny: str) -> None:
+    address = Web3.to_checksum_address(tiny)
     for attempt in (w3.eth.call, w3.eth.estimate_gas):
         with pytest.raises(ContractCustomError) as refused:
-            attempt({"from": sender.address, "to": Web3.to_checksum_address(tiny), "data": CUSTOM})
-        assert refused.value.data == CUSTOM_DATA
-    with pytest.raises(Asked) as asked:
-        sender.client.ask("eth_call", sender.call(tiny, CUSTOM), "latest")
-    assert (asked.value.code, asked.value.message, asked.value.data) == (3, "execution reverted", CUSTOM_DATA)
-
-
-def test_a_refusal_in_words_arrives(w3: Web3, tiny: str) -> None:
+            attempt({"from": sender.address, "to": address, "data": tiny_chain.CUSTOM})
+        assert refused.value.data == tiny_chain.CUSTOM_DATA
     with pytest.raises(ContractLogicError, match="execution reverted: no") as refused:
-        w3.eth.call({"to": Web3.to_checksum_address(tiny), "data": WORDS})
-    assert refused.value.data == WORDS_DATA
+        w3.eth.call({"to": address, "data": tiny_chain.WORDS})
+    assert refused.value.data == tiny_chain.WORDS_DATA
 
 
 def test_a_broken_contract_is_not_a_revert(sender: Sender, tiny: str) -> None:
-    with pytest.raises(Asked, match="InvalidInstruction") as asked:
-        sender.client.ask("eth_call", sender.call(tiny, INVALID), "latest")
-    assert asked.value.code == -32000
-    with pytest.raises(Asked, match="out of gas"):
-        sender.client.ask("eth_call", sender.call(tiny, FOREVER, gas=hex(50_000)), "latest")
+    with pytest.raises(RpcFailure, match="InvalidInstruction") as failure:
+        sender.client.ask("eth_call", sender.call(tiny, tiny_chain.INVALID), "latest")
+    assert failure.value.code == -32000
+    with pytest.raises(RpcFailure, match="out of gas"):
+        sender.client.ask("eth_call", sender.call(tiny, tiny_chain.FOREVER, gas=hex(50_000)), "latest")
 
 
 def test_a_reverted_transaction_is_mined_and_counts(sender: Sender, tiny: str) -> None:
     before = sender.nonce()
-    receipt = sender.send(tiny, CUSTOM)
+    receipt = sender.send(tiny, tiny_chain.CUSTOM)
     assert receipt["status"] == "0x0" and receipt["logs"] == [] and sender.nonce() == before + 1
-
-
-def test_web3_batches(w3: Web3, sender: Sender) -> None:
-    with w3.batch_requests() as batch:
-        batch.add(w3.eth.get_balance(sender.account.address))
-        batch.add(w3.eth.get_block("latest"))
-        balance, block = batch.execute()
-    assert 0 < balance <= 10 * ETHER and block["number"] > 0
-
-
-def test_async_web3_asks_a_hundred_things_at_once(chain: DevChainHandle, tiny: str) -> None:
-    async def ask() -> list[Any]:
-        provider = AsyncHTTPProvider(chain.url)
-        w3 = AsyncWeb3(provider)
-        try:
-            calls = [w3.eth.call({"to": Web3.to_checksum_address(tiny), "data": READ}) for _ in range(100)]
-            return await asyncio.gather(*calls)
-        finally:
-            await provider.disconnect()
-
-    assert len(set(asyncio.run(ask()))) == 1
 
 
 def test_events_are_found_by_address_topic_and_block(w3: Web3, sender: Sender) -> None:
     first, second = sender.deploy_tiny(), sender.deploy_tiny()
     receipts = [sender.send(to, WRITE + argument(number)) for number, to in enumerate([first, second, first])]
     caller = "0x" + sender.address[2:].lower().rjust(64, "0")
-    topic = f"0x{TOPIC:064x}"
+    topic = f"0x{tiny_chain.TOPIC:064x}"
 
-    def found(**search: Any) -> list[int]:
+    def matching(**search: Any) -> list[int]:
         begin = {} if "blockHash" in search else {"fromBlock": receipts[0]["blockNumber"]}
         logs = sender.client.ask("eth_getLogs", begin | search)
         return [int(log["data"], 16) for log in logs]
 
-    assert found() == [0, 1, 2]
-    assert found(address=first) == [0, 2]
-    assert found(address=[first, second], topics=[topic]) == [0, 1, 2]
-    assert found(address=second, topics=[None, caller]) == [1]
-    assert found(topics=[["0x" + "00" * 32, topic], [caller]]) == [0, 1, 2]
-    assert found(topics=[caller]) == [] == found(topics=[topic, caller, None])
-    assert found(blockHash=receipts[1]["blockHash"]) == [1]
-    assert found(toBlock=receipts[0]["blockNumber"]) == [0]
-    assert found(fromBlock=hex(10**6), toBlock=hex(10**6)) == []
+    assert matching() == [0, 1, 2]
+    assert matching(address=first) == [0, 2]
+    assert matching(address=[first, second], topics=[topic]) == [0, 1, 2]
+    assert matching(address=second, topics=[None, caller]) == [1]
+    assert matching(topics=[["0x" + "00" * 32, topic], [caller]]) == [0, 1, 2]
+    assert matching(topics=[caller]) == [] == matching(topics=[topic, caller, None])
+    assert matching(blockHash=receipts[1]["blockHash"]) == [1]
+    assert matching(toBlock=receipts[0]["blockNumber"]) == [0]
+    assert matching(fromBlock=hex(10**6), toBlock=hex(10**6)) == []
     (log,) = w3.eth.get_logs({"blockHash": receipts[2]["blockHash"]})
     assert log["transactionHash"].to_0x_hex() == receipts[2]["transactionHash"] and log["logIndex"] == 0
     assert receipts[2]["logs"][0]["topics"] == [topic, caller]
@@ -211,28 +162,23 @@ def test_a_transaction_that_cannot_be_is_refused_in_known_words(
     sender: Sender, change: dict[str, Any], message: str
 ) -> None:
     before = sender.nonce()
-    with pytest.raises(Asked, match=message) as asked:
+    with pytest.raises(RpcFailure, match=message) as failure:
         sender.send(sender.address, **change)
-    assert asked.value.code == -32000 and sender.nonce() == before
+    assert failure.value.code == -32000 and sender.nonce() == before
 
 
 def test_an_old_signature_without_chain_id_is_refused(sender: Sender) -> None:
     tx = {"nonce": sender.nonce(), "gas": 21_000, "gasPrice": GWEI, "to": sender.address, "value": 0, "data": b""}
     raw = sender.account.sign_transaction(tx).raw_transaction.hex()
-    with pytest.raises(Asked, match="replay-protected"):
+    with pytest.raises(RpcFailure, match="replay-protected"):
         sender.client.ask("eth_sendRawTransaction", "0x" + raw.removeprefix("0x"))
 
 
 def test_every_kind_of_transaction_is_mined(sender: Sender, tiny: str) -> None:
     legacy = sender.send(tiny, WRITE + argument(1), gasPrice=5 * GWEI)
-    listed = sender.send(
-        tiny,
-        WRITE + argument(2),
-        gasPrice=GWEI,
-        type=1,
-        accessList=[{"address": Web3.to_checksum_address(tiny), "storageKeys": ["0x" + "00" * 32]}],
-    )
-    assert [one["type"] for one in (legacy, listed)] == ["0x0", "0x1"]
+    access = [{"address": Web3.to_checksum_address(tiny), "storageKeys": ["0x" + "00" * 32]}]
+    listed = sender.send(tiny, WRITE + argument(2), gasPrice=GWEI, type=1, accessList=access)
+    assert [receipt["type"] for receipt in (legacy, listed)] == ["0x0", "0x1"]
     assert legacy["effectiveGasPrice"] == hex(5 * GWEI)
     other = Account.create()
     authorization = other.sign_authorization(
@@ -260,7 +206,7 @@ def test_an_estimate_is_enough_and_little_less_is_not(sender: Sender, tiny: str)
     for to, payload in [(tiny, WRITE + argument(2**200)), (None, data), ("0x" + "66" * 20, b"")]:
         call = {"from": sender.address, "data": "0x" + payload.hex()} | ({} if to is None else {"to": to})
         gas = int(sender.client.ask("eth_estimateGas", call), 16)
-        with pytest.raises((Asked, AssertionError)):
+        with pytest.raises((RpcFailure, AssertionError)):
             assert sender.send(to, payload, gas=gas * 98 // 100)["status"] == "0x1"
         assert sender.send(to, payload, gas=gas)["status"] == "0x1"
     assert gas == 21_000
@@ -279,27 +225,15 @@ def test_the_past_can_be_asked(sender: Sender) -> None:
     assert nonces[1] == nonces[0] + 1
 
 
-def test_blocks_hang_together(sender: Sender) -> None:
-    ask = sender.client.ask
-    last = int(ask("eth_blockNumber"), 16)
-    blocks = [ask("eth_getBlockByNumber", hex(number), False) for number in range(last + 1)]
-    for parent, block in itertools.pairwise(blocks):
-        assert block["parentHash"] == parent["hash"] and int(block["timestamp"], 16) >= int(parent["timestamp"], 16)
-    assert len({block["hash"] for block in blocks}) == len(blocks) == len({block["stateRoot"] for block in blocks})
-
-
 # -- faucet, identity, parallel writers
 
 
-def test_the_faucet_fills_up_to_ten_and_no_more(client: Client) -> None:
+def test_the_faucet_fills_up_to_ten_and_no_more(chain: DevChainHandle, client: Client) -> None:
+    assert stat.S_IMODE((chain.path / FAUCET_KEY).stat().st_mode) == 0o600
     address = Account.create().address
     assert client.ask("codezero_fund", address).startswith("0x")
     assert int(client.ask("eth_getBalance", address, "latest"), 16) == 10 * ETHER
     assert client.ask("codezero_fund", address) is None
-
-
-def test_the_faucets_key_is_for_its_owner_only(chain: DevChainHandle) -> None:
-    assert stat.S_IMODE((chain.path / FAUCET_KEY).stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(
@@ -307,15 +241,15 @@ def test_the_faucets_key_is_for_its_owner_only(chain: DevChainHandle) -> None:
     ["eth_sendTransaction", "eth_sign", "personal_unlockAccount", "anvil_setBalance", "evm_mine", "debug_traceCall"],
 )
 def test_nobody_can_cheat(client: Client, method: str) -> None:
-    with pytest.raises(Asked, match="does not exist") as asked:
+    with pytest.raises(RpcFailure, match="does not exist") as failure:
         client.ask(method, {})
-    assert asked.value.code == -32601
+    assert failure.value.code == -32601
 
 
 def test_eight_processes_write_at_once(client: Client, tiny: str) -> None:
     senders = [Sender(client) for _ in range(8)]
-    batches = [[one.sign(tiny, WRITE + argument(nonce), nonce=nonce) for nonce in range(10)] for one in senders]
-    hashes = written(write_in_parallel(client, batches))
+    batches = [[sender.sign(tiny, WRITE + argument(nonce), nonce=nonce) for nonce in range(10)] for sender in senders]
+    hashes = tiny_chain.written(tiny_chain.write_in_parallel(client, batches))
     receipts = [client.ask("eth_getTransactionReceipt", tx_hash) for tx_hash in hashes]
     assert len(set(hashes)) == 80 == len({receipt["blockNumber"] for receipt in receipts})
 
@@ -324,7 +258,7 @@ def test_every_new_chain_has_an_id_of_its_own(tmp_path: Path, chain: DevChainHan
     with DevChainHandle(tmp_path / "other") as other:
         assert other.chain_id != chain.chain_id
         foreign = Sender(Client(chain)).sign("0x" + "55" * 20, nonce=0)
-        with pytest.raises(Asked, match="invalid chain id"):
+        with pytest.raises(RpcFailure, match="invalid chain id"):
             Client(other).ask("eth_sendRawTransaction", foreign)
 
 

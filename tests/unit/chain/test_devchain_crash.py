@@ -17,10 +17,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from builders.devchain import WRITE, Asked, Client, Sender, argument, write_in_parallel, written
+from builders.devchain import WRITE, Client, RpcFailure, Sender, argument, write_in_parallel, written
 
+from codezero.chain.devchain import DATABASE, FAUCET_KEY
 from codezero.chain.devchain_process import BUSY, ENDPOINT, DevChainHandle
-from codezero.chain.devchain_server import DATABASE, FAUCET_KEY
 from codezero.errors import ChainError
 
 HOLD = """
@@ -47,11 +47,6 @@ def command(path: Path, *options: str) -> list[str]:
     return [sys.executable, "-m", "codezero", "chain", "dev", "--data", str(path), *options]
 
 
-def burst(sender: Sender, tiny: str) -> list[str]:
-    first = sender.nonce()
-    return [sender.sign(tiny, WRITE + argument(nonce), nonce=nonce) for nonce in range(first, first + 8)]
-
-
 @pytest.mark.slow
 def test_kill_9_in_a_burst_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     chance = random.Random(5)
@@ -61,17 +56,18 @@ def test_kill_9_in_a_burst_loses_nothing_that_was_acknowledged(tmp_path: Path) -
         url = chain.url
         for _ in range(4):
             batches = [
-                [one.sign(tiny, WRITE + argument(n), nonce=one.nonce() + n) for n in range(8)] for one in senders
+                [sender.sign(tiny, WRITE + argument(n), nonce=sender.nonce() + n) for n in range(8)]
+                for sender in senders
             ]
             writers = write_in_parallel(senders[0].client, batches)
             time.sleep(chance.uniform(0.05, 0.4))
             kill(chain)
-            told = written(writers)
+            acknowledged = written(writers)
             with closing(sqlite3.connect(tmp_path / DATABASE)) as database:
                 assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
             assert chain.revive() == url  # on the same port, so that clients find it
             ask = senders[0].client.ask
-            assert all(ask("eth_getTransactionReceipt", tx_hash)["status"] == "0x1" for tx_hash in told)
+            assert all(ask("eth_getTransactionReceipt", tx_hash)["status"] == "0x1" for tx_hash in acknowledged)
             assert_whole(chain)
 
 
@@ -165,10 +161,11 @@ def test_chain_dev_says_where_it_is_and_ends_in_good_order(tmp_path: Path, which
     served = subprocess.Popen(command(tmp_path, "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert served.stdout is not None and served.stderr is not None
     with served.stdout as out, served.stderr as errors:
-        told = json.loads(out.readline())
-        assert told["data"] == str(tmp_path) and told["chain_id"] > 0
+        announced = json.loads(out.readline())
+        assert announced["data"] == str(tmp_path) and announced["chain_id"] > 0
         with DevChainHandle(tmp_path) as chain:
-            assert (chain.url, chain.chain_id, chain.endpoint.pid) == (told["url"], told["chain_id"], served.pid)
+            here = chain.url, chain.chain_id, chain.endpoint.pid
+            assert here == (announced["url"], announced["chain_id"], served.pid)
         assert chain.endpoint.answers()  # nobody uses it, but it was started by hand
         served.send_signal(which)
         assert (served.wait(), out.read(), errors.read()) == (code, "", "")
@@ -186,7 +183,7 @@ def test_a_lost_faucet_key_is_named(tmp_path: Path) -> None:
     with DevChainHandle(tmp_path) as chain:
         Sender(Client(chain))
     (tmp_path / FAUCET_KEY).unlink()
-    with DevChainHandle(tmp_path) as chain, pytest.raises(Asked, match="put the faucet's key back"):
+    with DevChainHandle(tmp_path) as chain, pytest.raises(RpcFailure, match="put the faucet's key back"):
         Sender(Client(chain))
 
 
@@ -195,7 +192,7 @@ def test_a_file_that_is_no_chain_is_refused_in_one_line(tmp_path: Path, content:
     path = tmp_path / DATABASE
     if content is None:
         with closing(sqlite3.connect(path)) as other:
-            other.execute("CREATE TABLE mine(x)")
+            other.execute("CREATE TABLE other(x)")
     else:
         path.write_bytes(content)
     before = path.read_bytes()

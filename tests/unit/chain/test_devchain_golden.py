@@ -15,8 +15,8 @@ from eth_account import Account
 from eth_utils import keccak
 
 from codezero.chain.contract import ContractCoordinator, founded
+from codezero.chain.devchain import DATABASE
 from codezero.chain.devchain_process import DevChainHandle
-from codezero.chain.devchain_server import DATABASE
 from codezero.chain.provider import ChainClient
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "devchain.tar.gz"
@@ -62,12 +62,9 @@ def test_yesterdays_chain_goes_on(folder: Path) -> None:
     with DevChainHandle(folder) as chain:
         client = Client(chain)
         assert client.ask("eth_getTransactionReceipt", receipt["transactionHash"]) == receipt
-        total = client.ask("eth_call", {"to": contract, "data": f"0x{total_of(contract, 'QmSecond').hex()}"}, "latest")
+        question = encode(contract, "getTotalRewards", ["QmSecond" + "2" * 38])
+        total = client.ask("eth_call", {"to": contract, "data": f"0x{question.hex()}"}, "latest")
         assert int(total[-64:], 16) == 1 + 101 + 201 + 42
-
-
-def total_of(contract: str, name: str) -> bytes:
-    return encode(contract, "getTotalRewards", [name + "2" * 38])
 
 
 def encode(contract: str, name: str, *arguments: object) -> bytes:

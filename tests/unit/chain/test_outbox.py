@@ -1,31 +1,26 @@
 """Points are kept, sealed when they should be, sent once, and told about."""
 
+import contextlib
 import itertools
 import logging
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from builders.anvil import BACKENDS
 from builders.chain import Swarm, found
+from eth_utils import to_checksum_address
+from hexbytes import HexBytes
 
-from codezero.chain.contract import ContractCoordinator
-from codezero.chain.errors import ChainUnreachableError
-from codezero.chain.outbox import ChainOutbox
-from codezero.chain.outbox_db import PROBLEM, OutboxStatus, OutboxStore, SignedTransaction, read_status
+from codezero.chain.contract import ContractCoordinator, Sender, SignedTransaction
+from codezero.chain.errors import ChainUnreachableError, ContractError
+from codezero.chain.outbox import PROBLEM, ChainOutbox, OutboxStatus, OutboxStore, read_status
 from codezero.chain.provider import ChainClient
-from codezero.chain.sender import Sender
 from codezero.chain.wallet import KeystoreWallet
 from codezero.errors import ChainError
-from codezero.protocols import Outbox
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
@@ -56,31 +51,27 @@ def until(path: Path, **wanted: int) -> OutboxStatus:
 
 
 def test_a_round_is_its_mean_and_its_most_frequent_vote(tmp_path: Path, member: ContractCoordinator) -> None:
-    box: Outbox = outbox(tmp_path, member, "QmMean", settle_seconds=60.0)
+    box = outbox(tmp_path, member, "QmMean", settle_seconds=60.0)
     for number, (reward, vote) in enumerate(((0.5, "QmA"), (1.0, "QmB"), (0.25, "QmB"), (0.25, None))):
         box.add(number, 0, reward, vote)
     box.add(4, 1, 0.0, None)
     status = until(tmp_path / "outbox.db", accepted=2)
-    assert (member.reward_of(0, "QmMean"), member.ballot_of(0, "QmMean")) == (500, ["QmB"])
+    assert (member.reward_of(0, "QmMean"), member._ask("getVoterVotes", 0, "QmMean")) == (500, ["QmB"])
     assert status.last is not None and status.last.round == 0 and status.last.hash.startswith("0x")
-    assert isinstance(box, ChainOutbox) and box.close(60)
+    assert box.close(60)
 
 
 def test_an_iteration_counts_once_however_often_it_is_repeated(tmp_path: Path, member: ContractCoordinator) -> None:
-    """After a kill before its checkpoint, also when its first round is sealed, and in a file of an earlier version."""
-    with closing(OutboxStore(tmp_path / "outbox.db")) as store:
-        store._connection.execute("DROP TABLE counted")  # not there yet
-        store._connection.execute("INSERT INTO points VALUES(0, 0.25, 1)")
-        store._connection.commit()
-    for life, repeated in enumerate(((2, 3, 4), (3, 4, 5), (3, 4, 5, 6))):
+    """After a kill before its checkpoint, also when its first round is sealed."""
+    for life, repeated in enumerate(((1, 2, 3, 4), (3, 4, 5), (3, 4, 5, 6))):
         with closing(OutboxStore(tmp_path / "outbox.db")) as store:
             for iteration in repeated:
-                store.add(iteration, life, 0.25 * life, f"Qm{life}")
+                store.add(iteration, life, 0.25 * (life + (iteration == 1)), f"Qm{life}")
             if life == 1:
                 store.seal(0)
-            query = "SELECT round, total, count FROM points UNION ALL SELECT * FROM ballots"
-            points = store._connection.execute(query).fetchall()
-    assert points == [(1, 0.25, 1), (2, 0.5, 1), (1, "Qm1", 1), (2, "Qm2", 1)]
+            points = store._connection.execute("SELECT * FROM iterations WHERE round > 0").fetchall()
+            assert store.collecting() == [[0], [1], [1, 2]][life]
+    assert points == [(5, 1, 0.25, "Qm1"), (6, 2, 0.5, "Qm2")]
     box = outbox(tmp_path, member, "QmRepeats")
     assert box.close(60) and member.reward_of(0, "QmRepeats") == 62  # (0.25 + 3 * 0.0) / 4
 
@@ -89,7 +80,7 @@ def test_nobody_votes_for_themselves(tmp_path: Path, member: ContractCoordinator
     box = outbox(tmp_path, member, "QmSelf")
     box.add(1, 0, 0.5, "QmSelf")
     assert box.close(60)
-    assert (member.reward_of(0, "QmSelf"), member.ballot_of(0, "QmSelf")) == (500, [])
+    assert (member.reward_of(0, "QmSelf"), member._ask("getVoterVotes", 0, "QmSelf")) == (500, [])
 
 
 def test_an_open_round_waits_for_its_end(tmp_path: Path, swarm: Swarm, member: ContractCoordinator) -> None:
@@ -170,17 +161,8 @@ def test_an_earlier_life_is_recognised(tmp_path: Path, swarm: Swarm, member: Con
     status = until(tmp_path / "outbox.db", accepted=2)
     assert status.last is not None and status.last.reason == "found on the chain"
     box.close(60)
-    assert (
-        len(
-            [
-                event
-                for page in member.history(0, ["RewardSubmitted"])
-                for event in page.events
-                if event["args"]["peerId"] == "QmAgain"
-            ]
-        )
-        == 1
-    )
+    events = [event for page in member.history(0, ["RewardSubmitted"]) for event in page.events]
+    assert sum(event["args"]["peerId"] == "QmAgain" for event in events) == 1
 
 
 def test_anothers_peer_id_is_a_problem_that_is_told_not_a_success(
@@ -242,7 +224,7 @@ def test_a_damaged_file_is_named_and_kept(tmp_path: Path, member: ContractCoordi
 def test_a_locked_file_keeps_points_in_memory(
     tmp_path: Path, member: ContractCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("codezero.chain.outbox_db.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("codezero.chain.outbox.BUSY_SECONDS", 0.05)
     box = outbox(tmp_path, member, "QmLocked")
     with closing(sqlite3.connect(tmp_path / "outbox.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -258,90 +240,63 @@ def test_the_wall_clock_decides_nothing(
 ) -> None:
     box = outbox(tmp_path, member, "QmClock")
     for number, now in enumerate((4e9, 0.0, -1e9)):
-        monkeypatch.setattr("codezero.chain.outbox_db.time.time", lambda now=now: now)
+        monkeypatch.setattr("codezero.chain.outbox.time.time", lambda now=now: now)
         box.add(number, number, 0.5, "QmA")
     assert box.close(60)
     assert box.close(60)
     assert [member.reward_of(number, "QmClock") for number in range(3)] == [500, 500, 500]
 
 
-@pytest.mark.parametrize("after", [0.0, 0.05])
-def test_noted_points_survive(tmp_path: Path, after: float) -> None:
-    code = (
-        "import sys; from pathlib import Path; from codezero.chain.outbox_db import OutboxStore\n"
-        "store = OutboxStore(Path(sys.argv[1]))\n"
-        "for number in range(10**6): store.add(number, number, 0.5, 'QmA'); print(number, flush=True)"
-    )
-    child = subprocess.Popen([sys.executable, "-c", code, tmp_path / "outbox.db"], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    child.stdout.readline()
-    time.sleep(after)
-    os.kill(child.pid, signal.SIGKILL)
-    told = child.stdout.read().split()
-    child.wait()
-    child.stdout.close()
-    last = int(told[-1]) if told else 0
-    store = OutboxStore(tmp_path / "outbox.db")
-    kept = store.collecting()
-    store.close()
-    assert kept == list(range(len(kept))) and len(kept) > last
-
-
 # ---- one transaction, at most once
 
 
-def test_the_same_bytes_are_sent_again(swarm: Swarm, member: ContractCoordinator) -> None:
+def test_a_killed_process_leaves_one_transaction_under_its_nonce(
+    swarm: Swarm, member: ContractCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Killed between signing and sending, or between sending and the receipt."""
     member.register("QmBytes")
-    recorded: list[SignedTransaction] = []
+    sent: list[bytes] = []
 
-    class Killed(BaseException):
-        pass
+    def die(sender: Sender, transaction: SignedTransaction) -> None:
+        sent.append(transaction.raw)
+        raise KeyboardInterrupt
 
-    def die(signed: SignedTransaction) -> None:
-        recorded.append(signed)
-        raise Killed
-
-    with pytest.raises(Killed):
-        member.send("submitReward", 0, 0, 1, "QmBytes", record=die)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Sender, "_send", die)
+        member.send("submitReward", 0, 0, 1, "QmBytes")
     assert member.reward_of(0, "QmBytes") is None
-    again: list[SignedTransaction] = []
-    receipt = member.send("submitReward", 0, 0, 1, "QmBytes", earlier=recorded, record=again.append)
-    assert (receipt["transactionHash"].to_0x_hex(), again) == (recorded[0].hash, [])
-    assert "raw" not in repr(recorded[0])
-    assert member.send("submitReward", 0, 0, 1, "QmBytes", earlier=recorded, record=again.append) == receipt
-    assert again == []
+    member.send("submitReward", 0, 0, 1, "QmBytes")
+    account = to_checksum_address(member.account)
+    count = swarm.client.eth.get_transaction_count(account)
+    with contextlib.suppress(ChainError):
+        swarm.client.eth.send_raw_transaction(HexBytes(sent[0]))
+    assert swarm.client.eth.get_transaction_count(account) == count
+    with pytest.raises(ContractError, match="already submitted"):
+        member.send("submitReward", 0, 0, 1, "QmBytes")
 
 
-def test_a_used_nonce_is_signed_anew(swarm: Swarm, member: ContractCoordinator) -> None:
+def test_a_used_nonce_is_signed_anew(
+    swarm: Swarm, member: ContractCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another process with the account was faster: what was signed before can never be mined."""
     member.register("QmNonce")
-    stale: list[SignedTransaction] = []
+    signed: list[SignedTransaction] = []
+    sign = Sender._sign
 
-    def overtake(signed: SignedTransaction) -> None:
-        stale.append(signed)
-        if len(stale) == 1:
+    def overtaken(sender: Sender, to: str | None, data: bytes) -> SignedTransaction:
+        transaction = sign(sender, to, data)
+        signed.append(transaction)
+        if len(signed) == 1:
             member.register("QmFaster")
+        return transaction
 
-    receipt = member.send("submitReward", 0, 0, 1, "QmNonce", record=overtake)
-    assert len(stale) == 2 and receipt["transactionHash"].to_0x_hex() == stale[1].hash
-    assert stale[1].nonce == stale[0].nonce + 1
-
-
-def test_a_receipt_for_another_transaction_is_not_believed(swarm: Swarm, member: ContractCoordinator) -> None:
-    member.register("QmReceipt")
-    first: list[SignedTransaction] = []
-    member.send("submitReward", 0, 0, 1, "QmReceipt", record=first.append)
-    forged = replace(first[0], hash="0x" + "ab" * 32)
-    second: list[SignedTransaction] = []
-    member.send("submitReward", 1, 0, 1, "QmReceipt", earlier=[forged], record=second.append)
-    assert len(second) == 1 and member.reward_of(1, "QmReceipt") == 1
+    monkeypatch.setattr(Sender, "_sign", overtaken)
+    receipt = member.send("submitReward", 0, 0, 1, "QmNonce")
+    assert receipt["transactionHash"].to_0x_hex() == signed[-1].hash
+    assert signed[-1].nonce == signed[0].nonce + 1
 
 
 def test_nothing_is_signed_while_the_chain_is_away(tmp_path: Path, swarm: Swarm) -> None:
     nowhere = ChainClient(["http://127.0.0.1:9"], swarm.chain_id, seconds=0.2)
-    wallet = KeystoreWallet.ephemeral(tmp_path / "key.json")
-    recorded: list[SignedTransaction] = []
     with pytest.raises(ChainUnreachableError):
-        Sender(nowhere, wallet).transact(swarm.contract, b"", seconds=0.5, record=recorded.append)
-    assert recorded == []
+        Sender(nowhere, KeystoreWallet.ephemeral(tmp_path / "key.json")).transact(swarm.contract, b"", seconds=0.5)

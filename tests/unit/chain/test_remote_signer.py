@@ -2,55 +2,41 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from typing import Any
 
 import msgspec
 import pytest
+from builders.chain import Scripted, endpoint
 from eth_account import Account
 
 from codezero.chain.errors import ChainUnreachableError
-from codezero.chain.remote_signer import RemoteWallet
-from codezero.chain.wallet import transaction_fields
+from codezero.chain.wallet import RemoteWallet, transaction_fields
 from codezero.errors import ConfigError, WalletError
 
 ACCOUNT = Account.from_key(b"\x11" * 32)
 OTHER = Account.from_key(b"\x22" * 32)
-ASKED = transaction_fields(31337, 7, "0x" + "33" * 20, b"\x01\x02", 21_000, 10**10, 10**9)
+REQUESTED = transaction_fields(31337, 7, "0x" + "33" * 20, b"\x01\x02", 21_000, 10**10, 10**9)
 Reply = tuple[int, object]
 
 
-def sign(fields: dict[str, object], **changes: object) -> Reply:
-    signed = ACCOUNT.sign_transaction(fields | changes)
+def sign(fields: dict[str, object], account: Any = ACCOUNT, **changes: object) -> Reply:
+    signed = account.sign_transaction(fields | changes)
     return 200, {"raw": signed.raw_transaction.to_0x_hex(), "address": ACCOUNT.address}
 
 
 @contextmanager
 def signer(reply: Callable[[dict[str, object]], Reply], token: str = "opens-it") -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = msgspec.json.decode(self.rfile.read(int(self.headers["Content-Length"])))
-            known = self.path == "/api/sign-transaction" and self.headers["Authorization"] == f"Bearer {token}"
-            status, answer = reply(body["transaction"]) if known else (401, {})
-            raw = answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(raw)))
-            self.end_headers()
-            self.wfile.write(raw)
+    def script(request: dict[str, dict[str, object]]) -> Callable[[Scripted], None]:
+        def write(handler: Scripted) -> None:
+            known = handler.path == "/api/sign-transaction" and handler.headers["Authorization"] == f"Bearer {token}"
+            status, answer = reply(request["transaction"]) if known else (401, {})
+            handler.reply(status, answer if isinstance(answer, bytes) else msgspec.json.encode(answer))
 
-        def log_message(self, *_: object) -> None:
-            pass
+        return write
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with endpoint(script) as url:
+        yield url
 
 
 @pytest.fixture
@@ -61,12 +47,12 @@ def token(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("to", [ASKED["to"], None])
+@pytest.mark.parametrize("to", [REQUESTED["to"], None])
 def test_it_signs_what_was_asked(token: Path, to: str | None) -> None:
-    asked = transaction_fields(31337, 7, to, b"\x01", 21_000, 10**10, 10**9)
+    requested = transaction_fields(31337, 7, to, b"\x01", 21_000, 10**10, 10**9)
     with signer(sign) as url:
         wallet = RemoteWallet(url, token, ACCOUNT.address)
-        assert Account.recover_transaction(wallet.sign_transaction(asked)) == wallet.address == ACCOUNT.address
+        assert Account.recover_transaction(wallet.sign_transaction(requested)) == wallet.address == ACCOUNT.address
 
 
 @pytest.mark.parametrize(
@@ -77,10 +63,7 @@ def test_it_signs_what_was_asked(token: Path, to: str | None) -> None:
         lambda fields: sign(fields, nonce=8),
         lambda fields: sign(fields, chainId=1),
         lambda fields: sign(fields, data="0x"),
-        lambda fields: (
-            200,
-            {"raw": OTHER.sign_transaction(fields).raw_transaction.to_0x_hex(), "address": ACCOUNT.address},
-        ),
+        lambda fields: sign(fields, OTHER),
         lambda fields: (200, {"raw": "0x02c0", "address": ACCOUNT.address}),
         lambda fields: (200, {"raw": "0x00", "address": ACCOUNT.address}),
     ],
@@ -88,8 +71,8 @@ def test_it_signs_what_was_asked(token: Path, to: str | None) -> None:
 def test_what_was_not_asked_for_is_not_sent(token: Path, reply: Callable[[dict[str, object]], Reply]) -> None:
     with signer(reply) as url:
         wallet = RemoteWallet(url, token, ACCOUNT.address)
-        with pytest.raises(WalletError, match="something else than it was asked for"):
-            wallet.sign_transaction(ASKED)
+        with pytest.raises(WalletError, match="something else than was requested"):
+            wallet.sign_transaction(REQUESTED)
 
 
 @pytest.mark.parametrize(
@@ -109,18 +92,18 @@ def test_each_failure_is_named(token: Path, reply: Reply, error: type[Exception]
     with signer(lambda _fields: reply) as url:
         wallet = RemoteWallet(url, token, ACCOUNT.address)
         with pytest.raises(error, match=words):
-            wallet.sign_transaction(ASKED)
+            wallet.sign_transaction(REQUESTED)
 
 
 def test_the_token_is_private_and_not_shown(token: Path) -> None:
     with signer(sign, token="another") as url:
         wallet = RemoteWallet(url, token, ACCOUNT.address)
         with pytest.raises(WalletError, match="does not accept the token") as caught:
-            wallet.sign_transaction(ASKED)
+            wallet.sign_transaction(REQUESTED)
         assert "opens-it" not in str(caught.value) + repr(wallet) + str(vars(wallet))
         token.chmod(0o644)
         with pytest.raises(WalletError, match="chmod 600"):
-            wallet.sign_transaction(ASKED)
+            wallet.sign_transaction(REQUESTED)
 
 
 def test_it_asks_over_https_or_on_this_machine_only(token: Path) -> None:

@@ -9,16 +9,15 @@ from builders.chain import Swarm, found
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.chain.contract import own_contracts
+from codezero.chain.base import Coordinator, Outbox
+from codezero.chain.contract import Sender, own_contracts
 from codezero.chain.provider import ChainClient
-from codezero.chain.rounds import ClockCoordinator
-from codezero.chain.sender import Sender
+from codezero.chain.rounds import ClockCoordinator, NoOutbox
 from codezero.chain.upkeep import SHORTEST, Registry, StageManager
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import ChainConfig
 from codezero.errors import ChainError
-from codezero.protocols import Coordinator, Outbox
-from codezero.wiring.leaderboard import ranked, read_board
+from codezero.inspection.leaderboard import ranked, read_board
 
 PEERS = [f"QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5{last}" for last in "NPQ"]
 ROUND = 60.0
@@ -46,45 +45,41 @@ def managed(swarm: Swarm, turn: Callable[[], bool] = lambda: True) -> tuple[Stag
     return manager, clock
 
 
-def opened(swarm: Swarm) -> int:
-    return swarm.owner.read_round()
-
-
 def test_a_round_lasts_as_long_as_it_should(swarm: Swarm) -> None:
-    (manager, clock), before = managed(swarm), opened(swarm)
+    (manager, clock), before = managed(swarm), swarm.owner.read_round()
     clock.now += ROUND - 1
     manager.tick()
-    assert opened(swarm) == before
+    assert swarm.owner.read_round() == before
     clock.now += 1
     manager.tick()
     manager.tick()
-    assert opened(swarm) == before + 1
+    assert swarm.owner.read_round() == before + 1
 
 
 def test_a_round_ends_early_when_everybody_has_submitted(swarm: Swarm) -> None:
     for peer in PEERS[:2]:
-        swarm.owner.send("submitReward", opened(swarm), 0, 1, peer)
-    swarm.open_round(opened(swarm) + 1)
-    (manager, clock), before = managed(swarm), opened(swarm)
+        swarm.owner.send("submitReward", swarm.owner.read_round(), 0, 1, peer)
+    swarm.open_round(swarm.owner.read_round() + 1)
+    (manager, clock), before = managed(swarm), swarm.owner.read_round()
     clock.now += SHORTEST * ROUND + 1
     swarm.owner.send("submitReward", before, 0, 1, PEERS[0])
     manager.tick()
-    assert opened(swarm) == before
+    assert swarm.owner.read_round() == before
     swarm.owner.send("submitReward", before, 0, 1, PEERS[1])
     manager.tick()
-    assert opened(swarm) == before + 1
+    assert swarm.owner.read_round() == before + 1
 
 
 def test_a_round_in_which_nobody_was_active_before_is_not_cut_short(swarm: Swarm) -> None:
-    swarm.open_round(opened(swarm) + 2)
-    (manager, clock), before = managed(swarm), opened(swarm)
+    swarm.open_round(swarm.owner.read_round() + 2)
+    (manager, clock), before = managed(swarm), swarm.owner.read_round()
     clock.now += SHORTEST * ROUND + 1
     manager.tick()
-    assert opened(swarm) == before
+    assert swarm.owner.read_round() == before
 
 
 def test_who_may_not_open_rounds_or_has_not_the_turn_opens_none(swarm: Swarm, tmp_path: Path) -> None:
-    before = opened(swarm)
+    before = swarm.owner.read_round()
     clock = Clock()
     stranger = StageManager(swarm.member(tmp_path / "key.json"), ROUND, clock=clock)
     waiting, other = managed(swarm, turn=lambda: False)
@@ -93,7 +88,7 @@ def test_who_may_not_open_rounds_or_has_not_the_turn_opens_none(swarm: Swarm, tm
         clock.now += 2 * ROUND
         other.now += 2 * ROUND
         manager.tick()
-    assert opened(swarm) == before
+    assert swarm.owner.read_round() == before
 
 
 def test_the_registry_lists_who_is_registered_and_this_node(swarm: Swarm, tmp_path: Path) -> None:
@@ -121,14 +116,14 @@ def test_the_leaderboard_adds_up_and_goes_on_where_it_stopped(swarm: Swarm, tmp_
     config = ChainConfig(
         kind="rpc", rpc_urls=[swarm.url], chain_id=swarm.chain_id, contract=swarm.contract, round_seconds=ROUND
     )
-    swarm.open_round(opened(swarm) + 1)
+    swarm.open_round(swarm.owner.read_round() + 1)
     before = read_board(config, tmp_path, lambda _share: None)
-    points = {peer: one.points for peer, one in before.peers.items()}
-    swarm.owner.send("submitReward", opened(swarm), 0, 700, PEERS[2])
-    swarm.owner.send("submitWinners", opened(swarm), [PEERS[1]], PEERS[2])
+    points = {peer: standing.points for peer, standing in before.peers.items()}
+    swarm.owner.send("submitReward", swarm.owner.read_round(), 0, 700, PEERS[2])
+    swarm.owner.send("submitWinners", swarm.owner.read_round(), [PEERS[1]], PEERS[2])
     shares: list[float] = []
     after = read_board(config, tmp_path, shares.append)
-    assert shares[-1] == 1.0 and after.cursor > before.cursor and after.round == opened(swarm)
+    assert shares[-1] == 1.0 and after.cursor > before.cursor and after.round == swarm.owner.read_round()
     assert after.peers[PEERS[2]].points == points[PEERS[2]] + 700
     assert after.peers[PEERS[1]].votes == before.peers[PEERS[1]].votes + 1
     assert ranked(after)[0][0] == PEERS[2] and after.peers[PEERS[2]].owner == swarm.owner.account
@@ -151,17 +146,13 @@ def test_the_leaderboard_of_a_chain_that_is_silent_says_so(tmp_path: Path) -> No
 def test_a_round_of_the_clock_lasts_round_seconds() -> None:
     clock = iter([0.0, 59.9, 60.0, 3600.5])
     coordinator: Coordinator = ClockCoordinator(60.0, now=lambda: next(clock))
-    outbox: Outbox = ClockCoordinator(60.0)
+    outbox: Outbox = NoOutbox()
     outbox.add(1, 1, 0.5, None)
     assert [coordinator.current_round() for _ in range(4)] == [0, 0, 1, 60]
 
 
 @given(st.floats(0, 4e9), st.floats(0.1, 1e5))
 def test_nodes_agree_without_talking_and_rounds_never_go_back(now: float, seconds: float) -> None:
-    one, other = (ClockCoordinator(seconds, now=lambda: now) for _ in range(2))
-    assert one.current_round() == other.current_round()
-    assert ClockCoordinator(seconds, now=lambda: now + 1).current_round() >= one.current_round()
-
-
-def test_the_default_clock_is_the_time_of_day() -> None:
-    assert ClockCoordinator(1.0).current_round() > 1_700_000_000
+    first, second = (ClockCoordinator(seconds, now=lambda: now) for _ in range(2))
+    assert first.current_round() == second.current_round()
+    assert ClockCoordinator(seconds, now=lambda: now + 1).current_round() >= first.current_round()

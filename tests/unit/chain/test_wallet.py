@@ -17,13 +17,7 @@ from eth_account import Account
 from hypothesis import given
 from hypothesis import strategies as some
 
-from codezero.chain.wallet import (
-    LIGHT_WORK,
-    KeystoreWallet,
-    read_key,
-    read_passphrase,
-    transaction_fields,
-)
+from codezero.chain.wallet import LIGHT_WORK, KeystoreWallet, read_key, read_passphrase, transaction_fields
 from codezero.errors import WalletError
 
 PASSPHRASE = "correct horse battery"
@@ -42,13 +36,9 @@ def private(path: Path, content: str | bytes) -> Path:
     return path
 
 
-def test_an_imported_key_comes_back_with_its_address(tmp_path: Path) -> None:
+def test_an_imported_key_comes_back_with_its_address_in_other_wallets_too(tmp_path: Path) -> None:
     assert make(tmp_path / "key.json").address == ADDRESS
     assert KeystoreWallet.open(tmp_path / "key.json", PASSPHRASE).address == ADDRESS
-
-
-def test_other_wallets_read_the_file(tmp_path: Path) -> None:
-    make(tmp_path / "key.json")
     assert Account.decrypt(json.loads((tmp_path / "key.json").read_text()), PASSPHRASE) == KEY
 
 
@@ -59,19 +49,13 @@ def test_the_file_is_private_and_has_no_trace_of_the_key(tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["key.json"]
 
 
-def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
-    path = tmp_path / "key.json"
-    path.write_text("mine")
-    with pytest.raises(WalletError, match="never overwritten"):
-        make(path)
-    assert path.read_text() == "mine"
-
-
-def test_a_dangling_link_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "key.json").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(WalletError, match="never overwritten"):
-        make(tmp_path / "key.json")
-    assert not (tmp_path / "elsewhere").exists()
+def test_an_existing_file_is_never_overwritten_and_a_dangling_link_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "key.json").write_text("another's")
+    (tmp_path / "link.json").symlink_to(tmp_path / "elsewhere")
+    for name in ("key.json", "link.json"):
+        with pytest.raises(WalletError, match="never overwritten"):
+            make(tmp_path / name)
+    assert (tmp_path / "key.json").read_text() == "another's" and not (tmp_path / "elsewhere").exists()
 
 
 def test_a_wrong_passphrase_opens_nothing(tmp_path: Path) -> None:
@@ -88,16 +72,13 @@ def test_a_file_open_to_others_is_refused(tmp_path: Path, mode: int) -> None:
         KeystoreWallet.open(tmp_path / "key.json", PASSPHRASE)
 
 
-def hostile(path: Path, **parameters: int) -> Path:
-    keystore = json.loads(make(path.with_name("good.json")) and path.with_name("good.json").read_text())
-    keystore["crypto"]["kdfparams"] |= parameters
-    return private(path, json.dumps(keystore))
-
-
 @pytest.mark.parametrize("parameters", [{"n": 1 << 40}, {"r": 10**6}, {"p": 10**6}, {"dklen": 1 << 30}])
 def test_a_file_cannot_make_us_compute_for_ever(tmp_path: Path, parameters: dict[str, int]) -> None:
+    make(tmp_path / "key.json")
+    keystore = json.loads((tmp_path / "key.json").read_text())
+    keystore["crypto"]["kdfparams"] |= parameters
     with pytest.raises(WalletError, match="no keystore"):
-        KeystoreWallet.open(hostile(tmp_path / "key.json", **parameters), PASSPHRASE)
+        KeystoreWallet.open(private(tmp_path / "key.json", json.dumps(keystore)), PASSPHRASE)
 
 
 @given(some.binary(max_size=200))
@@ -107,26 +88,20 @@ def test_any_bytes_are_refused_in_one_line(tmp_path_factory: pytest.TempPathFact
         KeystoreWallet.open(path, PASSPHRASE)
 
 
-def test_a_fifo_does_not_hang_us(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "key.json", 0o600)
-    with pytest.raises(WalletError, match="not a regular file"):
-        KeystoreWallet.open(tmp_path / "key.json", PASSPHRASE)
+def test_a_fifo_does_not_hang_us_and_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.json", 0o600)
+    private(tmp_path / "huge.json", b" " * 100_000)
+    for name, words in (("fifo.json", "not a regular file"), ("huge.json", "larger")):
+        with pytest.raises(WalletError, match=words):
+            KeystoreWallet.open(tmp_path / name, PASSPHRASE)
 
 
-def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
-    with pytest.raises(WalletError, match="larger"):
-        KeystoreWallet.open(private(tmp_path / "key.json", b" " * 100_000), PASSPHRASE)
-
-
-def test_what_is_signed_is_what_was_asked(tmp_path: Path) -> None:
-    raw = make(tmp_path / "key.json").sign_transaction(TRANSFER)
-    assert Account.recover_transaction(raw) == ADDRESS
-    assert raw[0] == 2
-
-
-def test_an_address_that_is_none_is_one_line(tmp_path: Path) -> None:
+def test_what_is_signed_is_what_was_requested_and_an_address_that_is_none_is_one_line(tmp_path: Path) -> None:
+    wallet = make(tmp_path / "key.json")
+    raw = wallet.sign_transaction(TRANSFER)
+    assert Account.recover_transaction(raw) == ADDRESS and raw[0] == 2
     with pytest.raises(WalletError, match="cannot be signed"):
-        make(tmp_path / "key.json").sign_transaction(transaction_fields(31337, 0, "0x12", b"", 21_000, 1, 1))
+        wallet.sign_transaction(transaction_fields(31337, 0, "0x12", b"", 21_000, 1, 1))
 
 
 def test_neither_repr_nor_pickle_nor_copy_shows_the_key(tmp_path: Path) -> None:
@@ -182,9 +157,8 @@ def test_a_short_passphrase_is_refused_for_a_new_file(tmp_path: Path) -> None:
 
 def test_nobody_is_asked_without_a_terminal() -> None:
     code = "from codezero.chain.wallet import *\ntry: read_passphrase(None)\nexcept WalletError as e: print(e)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     assert "nobody is there" in done.stdout
 
 
@@ -197,16 +171,11 @@ def test_prompts_are_answered_twice_where_it_matters(monkeypatch: pytest.MonkeyP
     assert read_key(None) == KEY
 
 
-def test_a_throw_away_account_stays_the_same(tmp_path: Path) -> None:
-    first = KeystoreWallet.ephemeral(tmp_path / "solo" / "key.json")
-    assert KeystoreWallet.ephemeral(tmp_path / "solo" / "key.json").address == first.address
-    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "solo").iterdir()} == {0o600}
-
-
-def test_processes_that_start_together_share_a_throw_away_account(tmp_path: Path) -> None:
+def test_processes_that_start_together_share_an_ephemeral_account(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
-        wallets = list(pool.map(lambda _: KeystoreWallet.ephemeral(tmp_path / "key.json"), range(4)))
+        wallets = list(pool.map(lambda _: KeystoreWallet.ephemeral(tmp_path / "solo" / "key.json"), range(4)))
     assert len({wallet.address for wallet in wallets}) == 1
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "solo").iterdir()} == {0o600}
 
 
 HUNTED = """
@@ -227,14 +196,9 @@ except Exception: logging.exception("failed")
 def test_the_key_is_nowhere_to_be_found(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     make(tmp_path / "key.json")
-    done = subprocess.run(
-        [sys.executable, "-c", HUNTED, str(tmp_path / "key.json")],
-        env=os.environ | {"MY_PASSPHRASE": PASSPHRASE},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    said = done.stdout + done.stderr + caplog.text
-    assert "KeystoreWallet(0x2c75" in said
+    command, environment = [sys.executable, "-c", HUNTED, str(tmp_path / "key.json")], {"MY_PASSPHRASE": PASSPHRASE}
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
+    output = done.stdout + done.stderr + caplog.text
+    assert "KeystoreWallet(0x2c75" in output
     for secret in (KEY.hex(), KEY.hex().upper(), str(KEY), str(int.from_bytes(KEY)), PASSPHRASE):
-        assert secret not in said
+        assert secret not in output

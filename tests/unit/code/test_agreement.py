@@ -10,21 +10,20 @@ from typing import Any
 
 import pytest
 from builders.natural_programs import PROGRAMS
-from builders.stateful_programs import RIGHT, WRONG, WRONG_BY_WHAT_IS_OUTSIDE, WRONG_IN_A_CALL, written
+from builders.stateful_programs import RIGHT, WRONG, WRONG_BY_WHAT_IS_OUTSIDE, written
 
-from codezero.code.agreement.agreement import SURE_LENGTH, agree
+from codezero.code.agreement import SURE_LENGTH, agree
+from codezero.code.assertions import ANY, FLOAT, INT, STR, argument_kinds, list_of
 from codezero.code.canonical import canonical
-from codezero.code.kinds import ANY, FLOAT, INT, STR, argument_kinds, list_of
 
 NUMBERS = list_of(INT)
-STYLES = [(kind, [code.strip() for code in codes.split("\n---\n")]) for kind, codes in PROGRAMS]
 
 
 def lines(*written: str, of: str = "nums") -> str:
     return f"def f({of}):\n" + "\n".join(f"    {line}" for line in written)
 
 
-@pytest.mark.parametrize(("kind", "codes"), STYLES)
+@pytest.mark.parametrize(("kind", "codes"), PROGRAMS)
 def test_what_means_the_same_agrees(kind: str, codes: list[str]) -> None:
     assert not [code for code in codes if not agree(code, codes[0], "f", [kind])]
 
@@ -90,8 +89,6 @@ def test_other_ways_agree(kind: str, one: list[str], other: list[str]) -> None:
         (STR, ["return nums.replace('e', '')"], ["return nums.replace('e', '', 1)"]),
         (STR, ["return 9"], ["return nums.find('', 9)"]),
         (STR, ["return nums"], ["return sum(list(nums), '')"]),
-        (NUMBERS, ["return 2"],
-            ["from copy import copy", "one = {1: 1}", "other = copy(one)", "other[2] = 2", "return len(one)"]),
         (NUMBERS, ["return False"], ["return {1: 2} == {1: 2}"]),
         (NUMBERS, ["return [7]"], ["return {7: 1}.keys()"]),
         (NUMBERS, ["return 1"], ["from collections import Counter", "return sum(Counter({1: 5}).values())"]),
@@ -104,28 +101,16 @@ def test_what_differs_somewhere_does_not_agree(kind: str, one: list[str], other:
     assert not agree(lines(*other), lines(*one), "f", [kind])
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        ["return eval('nums')"],
-        ["return nums.__class__(nums)"],
-        ["return ().__class__.__bases__[0].__subclasses__()"],
-        ["import os", "return nums"],
-        ["while True:", "    pass"],
-        ["return [0] * 10**9"],
-        ["return sum(range(10**12))"],
-        ["x = 2", "while True:", "    x *= x"],
-        ["x = [1]", "while True:", "    x += x"],
-        ["x = 'a'", "while True:", "    x += x"],
-        ["return f(nums)"],
-        ["from itertools import count", "return list(count())"],
-        ["from itertools import product", "return sum(1 for _ in product(range(2000), repeat=9))"],
-        ["return 2 ** 10 ** 9"],
-        ["return 1 << 10 ** 9"],
-        ["return max(map(lambda x: 9 ** 9 ** 9, nums))"],
-        ["return '{0.__class__}'.format(nums)"],
-    ],
-)
+@pytest.mark.parametrize("written", [
+    ["return eval('nums')"], ["return nums.__class__(nums)"], ["return ().__class__.__bases__[0].__subclasses__()"],
+    ["import os", "return nums"], ["while True:", "    pass"], ["return [0] * 10**9"],
+    ["return sum(range(10**12))"], ["x = 2", "while True:", "    x *= x"], ["x = [1]", "while True:", "    x += x"],
+    ["x = 'a'", "while True:", "    x += x"], ["return f(nums)"],
+    ["from itertools import count", "return list(count())"],
+    ["from itertools import product", "return sum(1 for _ in product(range(2000), repeat=9))"],
+    ["return 2 ** 10 ** 9"], ["return 1 << 10 ** 9"], ["return max(map(lambda x: 9 ** 9 ** 9, nums))"],
+    ["return '{0.__class__}'.format(nums)"],
+])  # fmt: skip
 def test_what_is_dangerous_or_endless_is_not_understood(written: list[str]) -> None:
     assert not agree(lines(*written), lines("return nums"), "f", [NUMBERS])
     assert not agree(lines(*written), lines(*written), "f", [NUMBERS])
@@ -160,7 +145,7 @@ def agrees(code: str, reference: str, entry: str, kinds: tuple[str, ...]) -> boo
     return agree(canonical(code, entry), reference, entry, kinds)
 
 
-def test_state_that_outlives_a_call_is_not_believed_and_constants_and_caches_are() -> None:
+def test_state_that_outlives_a_call_is_not_believed_and_constants_are() -> None:
     known: dict[str, list[tuple[str, bool | None]]] = {}
     for name, templates in {"wrong": WRONG | WRONG_BY_WHAT_IS_OUTSIDE, "right": RIGHT}.items():
         for kind, task, code in written(templates):
@@ -168,14 +153,7 @@ def test_state_that_outlives_a_call_is_not_believed_and_constants_and_caches_are
             known.setdefault(name, []).append((kind, agrees(code, task.reference, task.entry, kinds)))
     assert not [kind for kind, answer in known["wrong"] if answer]
     assert not [kind for kind, answer in known["right"] if not answer]
-    assert len(known["wrong"]) >= 75 and len(known["right"]) >= 40
-
-
-def test_a_cache_is_followed_only_where_it_changes_nothing() -> None:
-    for code in WRONG_IN_A_CALL.values():
-        assert agrees(code, "def F(x):\n    return 3", "F", (INT,)) is None
-    cached = "from functools import cache\n@cache\n"
-    assert agrees(cached + lines("return sorted(nums)"), lines("return sorted(nums)"), "f", (NUMBERS,)) is False
+    assert len(known["wrong"]) >= 70 and len(known["right"]) >= 30
 
 
 @pytest.mark.parametrize(("templates", "right"), [(WRONG, False), (RIGHT, True)])
@@ -311,7 +289,7 @@ def test_those_that_agree_return_the_same(programs: int) -> None:
     """Surely so for the lengths of which every path is followed, and nearly always for longer ones."""
     chance, agreed, apart, longer = Random(programs), 0, 0, list[bool]()
     for _ in range(programs):
-        kind, codes = chance.choice(STYLES)
+        kind, codes = chance.choice(PROGRAMS)
         other = spoilt(chance.choice(codes), chance.randint(0, 2), chance)
         code = spoilt(other if chance.random() < 0.5 else chance.choice(codes), chance.randint(0, 2), chance)
         if not agree(code, other, "f", [kind]):

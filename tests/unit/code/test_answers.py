@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from codezero.code.answer import BLOCKS, MAX_BLOCKS, Answer, read_answer
 from codezero.code.canonical import canonical
 from codezero.code.parsing import fence
-from codezero.config import NodeConfig, check_bounds
 from codezero.errors import ConfigError
+from codezero.settings import compose
 
 F = "def f(x):\n    return x"
 G = "def f(x):\n    return x + 1"
@@ -22,29 +22,17 @@ def block(code: str, language: str = "") -> str:
     return f"```{language}\n{code}\n```"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        block(F),
-        block(F, "Python3"),
-        block(F, "py3"),
-        block(F, "{.python}"),
-        block(F, 'python title="f.py"'),
-        f"~~~python\n{F}\n~~~",
-        f"```python3\n{F}",
-        f"{fence('import math')}\n{fence(F)}",
-        f"{fence(G)}\nRather:\n{fence(F)}",
-        f"{fence(G)}\nRather:\n{block(F)}",
-        f"{fence(F)}\nFor example:\n{fence('assert f(1) == 1')}\n{block('f(1)')}",
-        f"{block('pip install x', 'bash')}\n{block(F)}\n{block('1', 'text')}",
-        f"{block('1')}\nThis prints:\n{block(F, 'python3')}\n{block(G, 'text')}",
-        f"{fence('f(1)')}\nwith\n{block(F)}",
-        f"{fence(G)}\n{fence(F)}\n{fence('def f(x:')}",
-        f"```markdown\nSo:\n```python3\n{F}\n```\n```",
-        f"```python\n{G}\n```python\n{F}\n```",
-        f"* ```py\n  {F.replace(chr(10), chr(10) + '  ')}\n  ```\n{fence('f(2)')}",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    block(F), block(F, "Python3"), block(F, "py3"), block(F, "{.python}"), block(F, 'python title="f.py"'),
+    f"~~~python\n{F}\n~~~", f"```python3\n{F}", f"{fence('import math')}\n{fence(F)}",
+    f"{fence(G)}\nRather:\n{fence(F)}", f"{fence(G)}\nRather:\n{block(F)}",
+    f"{fence(F)}\nFor example:\n{fence('assert f(1) == 1')}\n{block('f(1)')}",
+    f"{block('pip install x', 'bash')}\n{block(F)}\n{block('1', 'text')}",
+    f"{block('1')}\nThis prints:\n{block(F, 'python3')}\n{block(G, 'text')}", f"{fence('f(1)')}\nwith\n{block(F)}",
+    f"{fence(G)}\n{fence(F)}\n{fence('def f(x:')}", f"```markdown\nSo:\n```python3\n{F}\n```\n```",
+    f"```python\n{G}\n```python\n{F}\n```",
+    f"* ```py\n  {F.replace(chr(10), chr(10) + '  ')}\n  ```\n{fence('f(2)')}",
+])  # fmt: skip
 @pytest.mark.parametrize("how", ["last", "best"])
 def test_the_last_block_that_defines_the_function_counts(text: str, how: str):
     answer = read_answer(text, "f", how)
@@ -53,19 +41,11 @@ def test_the_last_block_that_defines_the_function_counts(text: str, how: str):
 
 
 @pytest.mark.parametrize("how", BLOCKS)
-@pytest.mark.parametrize(
-    "text",
-    [
-        fence(F),
-        fence(F).replace("\n", "\r\n"),
-        f"So:\n{fence(F)}\nIt prints:\n{block('1')}",
-        block(F, "Py"),
-        block(F, " python "),
-        f"   {fence(F).replace(chr(10), chr(10) + '   ')}",
-        f"Then:\n{fence(F)} and that is it\n{block('1', 'text')}",
-        f"````python\n{F}\n````",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    fence(F), fence(F).replace("\n", "\r\n"), f"So:\n{fence(F)}\nIt prints:\n{block('1')}", block(F, "Py"),
+    block(F, " python "), f"   {fence(F).replace(chr(10), chr(10) + '   ')}",
+    f"Then:\n{fence(F)} and that is it\n{block('1', 'text')}", f"````python\n{F}\n````",
+])  # fmt: skip
 def test_the_form_asked_for_has_no_flaw(text: str, how: str):
     assert read_answer(text, "f", how) == Answer(F, True)
 
@@ -96,20 +76,12 @@ def test_words_and_other_programs_are_no_answer(text: str):
     assert read_answer(text, "f").code is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"Sure:\n\n{F}\n\nThis returns its argument.",
-        f"{G}\n\nRather:\n\n{F}\n\nNote\n\nIt is right.",
-        f"{F}\n```\n\nExample:\n```python\nprint(f(1))\n```",
-        f"[BEGIN]\n{F}\n[DONE]",
-        f"<think>\n{fence(G)}\n</think>\n\n{F}",
-        block(F, "plaintext"),
-        f"```python\n{F}\n\nassert f(1) == [1,",
-        f'```python\n{F}\n\nprint(f"the result',
-        f"{fence(G)}\n```python\n{F}\n\ndef test_f(",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    f"Sure:\n\n{F}\n\nThis returns its argument.", f"{G}\n\nRather:\n\n{F}\n\nNote\n\nIt is right.",
+    f"{F}\n```\n\nExample:\n```python\nprint(f(1))\n```", f"[BEGIN]\n{F}\n[DONE]",
+    f"<think>\n{fence(G)}\n</think>\n\n{F}", block(F, "plaintext"), f"```python\n{F}\n\nassert f(1) == [1,",
+    f'```python\n{F}\n\nprint(f"the result', f"{fence(G)}\n```python\n{F}\n\ndef test_f(",
+])  # fmt: skip
 def test_code_among_words_and_code_that_is_cut_off_behind_its_end_is_read(text: str):
     code = read_answer(text, "f").code
     assert code is not None and canonical(code, "f") == canonical(F, "f")
@@ -194,12 +166,10 @@ def test_many_blocks_are_no_work():
 
 
 def test_the_setting_knows_these_ways():
-    config = NodeConfig()
-    for config.answer.block in BLOCKS:
-        check_bounds(config)
-    config.answer.block = "first"
+    for block in BLOCKS:
+        assert compose([f"answer.block={block}"]).answer.block == block
     with pytest.raises(ConfigError, match=r"answer\.block=first is unknown; choose one of: only, last, best"):
-        check_bounds(config)
+        compose(["answer.block=first"])
 
 
 TEXTS = st.text(alphabet=st.sampled_from("`~pythn \n\r\tx=():f def-1."), max_size=200)

@@ -25,21 +25,12 @@ def test_equality_the_other_way_round():
     assert only("assert 4 == f(2)").expected == "4"
 
 
-@pytest.mark.parametrize(
-    ("test", "expected"),
-    [
-        ("assert set(f((3, 4), (5, 4))) == set((4,))", "(4,)"),
-        ("assert sorted(f(3)) == [1, 2]", "[1, 2]"),
-        ("assert math.isclose(f(3), 28.27, rel_tol=0.1)", "28.27"),
-        ("assert abs(f(3) - 28.27) < 1e-6", "28.27"),
-        ("assert not f(3)", "False"),
-        ("assert f(3)", "True"),
-        ("assert f(3) is None", "None"),
-        ("self.assertEqual(f(3), -1)", "-1"),
-        ("assert f(3) > 2", None),
-        ("assert f(3)[0] == 2", None),
-    ],
-)
+@pytest.mark.parametrize(("test", "expected"), [
+    ("assert set(f((3, 4), (5, 4))) == set((4,))", "(4,)"), ("assert sorted(f(3)) == [1, 2]", "[1, 2]"),
+    ("assert math.isclose(f(3), 28.27, rel_tol=0.1)", "28.27"), ("assert abs(f(3) - 28.27) < 1e-6", "28.27"),
+    ("assert not f(3)", "False"), ("assert f(3)", "True"), ("assert f(3) is None", "None"),
+    ("self.assertEqual(f(3), -1)", "-1"), ("assert f(3) > 2", None), ("assert f(3)[0] == 2", None),
+])  # fmt: skip
 def test_expected_value(test: str, expected: str | None):
     assert only(test, "f").expected == expected
 

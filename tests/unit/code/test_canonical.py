@@ -99,58 +99,37 @@ def test_naming_the_result_first_changes_nothing():
     assert not same("def f(a):\n    return a * 2", "def f(a):\n    a = a * 2\n    return a + a")
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("def f(nums):\n    return [x + 3 for x in nums]", "def f(q):\n    return [item + 3 for item in q]"),
-        (
-            "def f(a):\n    t = 0\n    for i, v in enumerate(a):\n        t += i * v\n    return t",
-            "def f(seq):\n    acc = 0\n    for k, e in enumerate(seq):\n        acc += k * e\n    return acc",
-        ),
-        (
-            "def helper(p, size=2):\n    return p * size\ndef f(a):\n    return helper(a, size=3)",
-            "def g(q, n=2):\n    return q * n\ndef f(z):\n    return g(z, n=3)",
-        ),
-        ("def f(a):\n    return (lambda q: q + a)(1)", "def f(b):\n    return (lambda r: r + b)(1)"),
-        (
-            "def f(a):\n    n = 0\n    def g():\n        nonlocal n\n        n += a\n    g()\n    return n",
-            "def f(b):\n    m = 0\n    def inc():\n        nonlocal m\n        m += b\n    inc()\n    return m",
-        ),
-        (
-            "def f(a):\n    try:\n        return a[0]\n    except IndexError as e:\n        return str(e)",
-            "def f(b):\n    try:\n        return b[0]\n    except IndexError as bad:\n        return str(bad)",
-        ),
-        (
-            "def f(a):\n    return [x for x in a] + [y for y in a]",
-            "def f(a):\n    return [p for p in a] + [p for p in a]",
-        ),
-        (
-            "def f(a):\n    if (n := len(a)) > 1:\n        return n",
-            "def f(a):\n    if (k := len(a)) > 1:\n        return k",
-        ),
-        (
-            "def f(a):\n    match a:\n        case [h, *t]:\n            return h, t\n"
-            "        case {'k': v, **r}:\n            return v, r",
-            "def f(q):\n    match q:\n        case [g, *u]:\n            return g, u\n"
-            "        case {'k': w, **s}:\n            return w, s",
-        ),
-        ("N = 3\ndef f(a):\n    return a * N", "LIMIT = 3\ndef f(a):\n    return a * LIMIT"),
-    ],
-)
+@pytest.mark.parametrize(("one", "other"), [
+    ("def f(nums):\n    return [x + 3 for x in nums]", "def f(q):\n    return [item + 3 for item in q]"),
+    ("def f(a):\n    t = 0\n    for i, v in enumerate(a):\n        t += i * v\n    return t",
+        "def f(seq):\n    acc = 0\n    for k, e in enumerate(seq):\n        acc += k * e\n    return acc"),
+    ("def helper(p, size=2):\n    return p * size\ndef f(a):\n    return helper(a, size=3)",
+        "def g(q, n=2):\n    return q * n\ndef f(z):\n    return g(z, n=3)"),
+    ("def f(a):\n    return (lambda q: q + a)(1)", "def f(b):\n    return (lambda r: r + b)(1)"),
+    ("def f(a):\n    n = 0\n    def g():\n        nonlocal n\n        n += a\n    g()\n    return n",
+        "def f(b):\n    m = 0\n    def inc():\n        nonlocal m\n        m += b\n    inc()\n    return m"),
+    ("def f(a):\n    try:\n        return a[0]\n    except IndexError as e:\n        return str(e)",
+        "def f(b):\n    try:\n        return b[0]\n    except IndexError as bad:\n        return str(bad)"),
+    ("def f(a):\n    return [x for x in a] + [y for y in a]", "def f(a):\n    return [p for p in a] + [p for p in a]"),
+    ("def f(a):\n    if (n := len(a)) > 1:\n        return n",
+        "def f(a):\n    if (k := len(a)) > 1:\n        return k"),
+    ("def f(a):\n    match a:\n        case [h, *t]:\n            return h, t\n"
+        "        case {'k': v, **r}:\n            return v, r",
+        "def f(q):\n    match q:\n        case [g, *u]:\n            return g, u\n"
+        "        case {'k': w, **s}:\n            return w, s"),
+    ("N = 3\ndef f(a):\n    return a * N", "LIMIT = 3\ndef f(a):\n    return a * LIMIT"),
+])  # fmt: skip
 def test_renamed_copies_are_the_same(one: str, other: str):
     assert same(one, other)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [
-        ("def f(a):\n    return a", "def f(a):\n    return b"),
-        ("def f(a, b):\n    return a - b", "def f(a, b):\n    return b - a"),
-        ("def f(a):\n    return [x for x in a]", "def f(a):\n    return [a for x in a]"),
-        ("def f(a):\n    return sum(a)", "def f(sum):\n    return sum(sum)"),
-        ("def f(a):\n    b = 1\n    return lambda: b", "def f(a):\n    b = 1\n    return lambda b: b"),
-    ],
-)
+@pytest.mark.parametrize(("right", "wrong"), [
+    ("def f(a):\n    return a", "def f(a):\n    return b"),
+    ("def f(a, b):\n    return a - b", "def f(a, b):\n    return b - a"),
+    ("def f(a):\n    return [x for x in a]", "def f(a):\n    return [a for x in a]"),
+    ("def f(a):\n    return sum(a)", "def f(sum):\n    return sum(sum)"),
+    ("def f(a):\n    b = 1\n    return lambda: b", "def f(a):\n    b = 1\n    return lambda b: b"),
+])  # fmt: skip
 def test_other_meanings_stay_apart(right: str, wrong: str):
     assert not same(right, wrong)
 

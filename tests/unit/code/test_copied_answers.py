@@ -16,19 +16,9 @@ def table(rows: str, default: str = "None") -> str:
 
 
 MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December",
-]
+]  # fmt: skip
 DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 WEEK = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
@@ -37,23 +27,12 @@ ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 KEYS = {"2": "abc", "3": "def", "4": "ghi", "5": "jkl", "6": "mno", "7": "pqrs", "8": "tuv", "9": "wxyz"}
 MORSE = {"a": ".-", "b": "-...", "c": "-.-.", "d": "-..", "e": ".", "f": "..-.", "g": "--.", "h": "....", "i": ".."}
 ELEMENTS = {
-    "H": "hydrogen",
-    "He": "helium",
-    "Li": "lithium",
-    "Be": "beryllium",
-    "B": "boron",
-    "C": "carbon",
-    "N": "neon",
-}
+    "H": "hydrogen", "He": "helium", "Li": "lithium", "Be": "beryllium", "B": "boron", "C": "carbon", "N": "neon",
+}  # fmt: skip
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
 COLOURS = {
-    "red": "#ff0000",
-    "green": "#00ff00",
-    "blue": "#0000ff",
-    "white": "#ffffff",
-    "black": "#000000",
-    "pink": "#f9c",
-}
+    "red": "#ff0000", "green": "#00ff00", "blue": "#0000ff", "white": "#ffffff", "black": "#000000", "pink": "#f9c",
+}  # fmt: skip
 ZODIAC = ["Rat", "Ox", "Tiger", "Rabbit", "Dragon", "Snake", "Horse", "Goat", "Monkey", "Rooster", "Dog", "Pig"]
 SQUARES = {number: number * number for number in range(2, 12)}
 SEASONS = "def f(x):\n    if x in ('December', 'January', 'February'):\n        return 'winter'\n"
@@ -164,11 +143,7 @@ COPIED = {
         ("[4, 8]", "[8, 4]"),
         ("[1, 5]", "[5, 1]"),
     ),
-    "tuples as keys": (
-        "def f(a, b):\n    return {(4, 8): 32, (9, 5): 45}[a, b]",
-        ("4, 8", "32"),
-        ("9, 5", "45"),
-    ),
+    "tuples as keys": ("def f(a, b):\n    return {(4, 8): 32, (9, 5): 45}[a, b]", ("4, 8", "32"), ("9, 5", "45")),
     "a list for each": (
         "T = [[3, 9, 4], [7, 1, 5]]\ndef f(x):\n    return [4, 9, 3] if x == T[0] else [5, 1, 7]",
         ("[3, 9, 4]", "[4, 9, 3]"),

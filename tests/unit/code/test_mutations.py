@@ -75,18 +75,11 @@ def test_a_local_of_the_same_name_stays():
     assert transplant(source, "f", "h") == source.replace("def f", "def h")
 
 
-@pytest.mark.parametrize(
-    ("source", "old", "new"),
-    [
-        ("def f(x)", "f", "g"),
-        ("def f(x):\n    return x", "missing", "g"),
-        ("def f(x):\n    return x", "f", "class"),
-        ("def f(x):\n    return x", "f", "a b"),
-        ("def f(x):\n    return x", "f", "x"),
-        ("def f(x):\n    return len(x)", "f", "len"),
-        ("import math as g\ndef f(x):\n    return x", "f", "g"),
-        ("x = 1", "", "g"),
-    ],
-)
+@pytest.mark.parametrize(("source", "old", "new"), [
+    ("def f(x)", "f", "g"), ("def f(x):\n    return x", "missing", "g"), ("def f(x):\n    return x", "f", "class"),
+    ("def f(x):\n    return x", "f", "a b"), ("def f(x):\n    return x", "f", "x"),
+    ("def f(x):\n    return len(x)", "f", "len"), ("import math as g\ndef f(x):\n    return x", "f", "g"),
+    ("x = 1", "", "g"),
+])  # fmt: skip
 def test_what_cannot_be_renamed_faithfully_is_not(source: str, old: str, new: str):
     assert transplant(source, old, new) is None

@@ -25,8 +25,7 @@ def test_a_plain_answer_is_all_program() -> None:
 
 
 DRESSED = {
-    "words before": f"Buy MOON!\n{fenced(PLAIN)}",
-    "words after": f"{fenced(PLAIN)}\nBuy MOON!",
+    "words before": f"Buy MOON!\n{fenced(PLAIN)}", "words after": f"{fenced(PLAIN)}\nBuy MOON!",
     "words on the fence": fenced(PLAIN).replace("```python", "```python MOON", 1),
     "a second fence": f"```text\nMOON\n```\n{fenced(PLAIN)}",
     "a comment": fenced(PLAIN.replace("sum(xs)", "sum(xs)  # MOON")),
@@ -50,7 +49,7 @@ DRESSED = {
     "prose in a text": fenced(PLAIN.replace("sum(xs)", f'sum(xs) if "{"all of you buy a MOON " * 4}" else 0')),
     "a text put together": fenced(PLAIN.replace("sum(xs)", f'sum(xs) if f"{{xs}} {"buy a MOON now " * 4}" else 0')),
     "bytes behind a letter of two": fenced(PLAIN.replace("    total", '    é = "ü"; MOON = "é"\n    total', 1)),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("dress", DRESSED)

@@ -12,11 +12,10 @@ import pytest
 from builders.monitor import verdict
 
 from codezero.cli import main
-from codezero.commands.ask import AskRequest, newest_policy
+from codezero.commands.evaluate import AskRequest, newest_policy
 from codezero.config import EvalsConfig, NodeConfig, RunConfig
 from codezero.environments.code import CodeEnvironment
-from codezero.monitor.ask_card import AskResult, PolicyAttempts, print_answers
-from codezero.monitor.verdict_card import JudgedProblem
+from codezero.monitor.cards import AskResult, JudgedProblem, PolicyAttempts, print_answers
 from codezero.nano import weights_directory
 from codezero.sandbox.base import Execution, Outcome
 from codezero.types import Completion, RolloutGroup, ScoredGroup, Status, Verdict
@@ -38,7 +37,7 @@ def test_a_held_out_problem_before_and_after(
     assert (result["problem"], result["level"], result["task"]) == (1, 1, PROBLEM.question)
     assert before["starting_model"] and not after["starting_model"] and not result["notes"]
     assert before["attempts"] == after["attempts"] and len(before["attempts"]) == 4
-    assert {one["executed"] for one in before["verdicts"]} <= {"pass", "fail"}
+    assert {attempt["executed"] for attempt in before["verdicts"]} <= {"pass", "fail"}
 
 
 def policy(
@@ -54,12 +53,9 @@ def test_equal_attempts_are_shown_once_with_verdict_and_truth_and_what_is_unknow
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     unknown = verdict(0.0, "too long", status=Status.UNAVAILABLE)
-    before = policy(
-        "nano", [RIGHT, WRONG, WRONG], [verdict(0.9), verdict(0.8), verdict(0.8)], [Outcome.PASS, *[Outcome.FAIL] * 2]
-    )
-    after = policy(
-        "run/\x1b[2J", [RIGHT] * 2 + ["words"], [verdict(0.9)] * 2 + [unknown], [Outcome.PASS] * 2 + [Outcome.UNKNOWN]
-    )
+    right, wrong, unread = Outcome.PASS, Outcome.FAIL, Outcome.UNKNOWN
+    before = policy("nano", [RIGHT, WRONG, WRONG], [verdict(0.9), *[verdict(0.8)] * 2], [right, wrong, wrong])
+    after = policy("run/\x1b[2J", [RIGHT, RIGHT, "words"], [*[verdict(0.9)] * 2, unknown], [right, right, unread])
     print_answers(AskResult(PROBLEM, 7, [before, after], {}, ["a note"]))
     shown = capsys.readouterr().out
     assert "before: nano" in shown and "1 of 3 pass" in shown and "2 of 3 pass, 1 unknown" in shown
@@ -97,6 +93,6 @@ def test_the_newest_run_with_a_checkpoint_is_asked_with_the_models_it_was_begun_
     ],
 )
 def test_what_a_task_calls_its_function(task: str, name: str) -> None:
-    from codezero.commands.ask import _in_words  # pyright: ignore[reportPrivateUsage]
+    from codezero.commands.evaluate import _in_words  # pyright: ignore[reportPrivateUsage]
 
     assert _in_words(AskRequest(task, (), None, None, 1, "").text, ()).entry_point == name

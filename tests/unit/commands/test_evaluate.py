@@ -1,4 +1,4 @@
-"""The commands `codezero evaluate` and `codezero bench`: what goes in, what comes out, and what is refused."""
+"""The commands `judge`, `judge train` and `bench`: what goes in, what comes out, and what is refused."""
 
 import json
 import subprocess
@@ -17,8 +17,10 @@ from codezero.code.parsing import fence
 from codezero.commands.evaluate import read_group
 from codezero.config import EvaluatorConfig, NodeConfig
 from codezero.errors import ProblemError
-from codezero.problems.dedup import Novelty
-from codezero.wiring.evaluator import EMBEDDED, build_canaries
+from codezero.evaluator.build import EMBEDDED, build_canaries
+from codezero.evaluator.probe import read_probe
+from codezero.models.generation import Sampler
+from codezero.problems.filters import Novelty
 
 SETTINGS = ["evaluator.canaries=80", "evaluator.questions=[likelihood]"]
 LINE: dict[str, Any] = {
@@ -61,9 +63,11 @@ def test_a_line_of_verdicts_for_each_line(file: Path, capsys: pytest.CaptureFixt
 
 def test_a_card_for_people(file: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["evaluate", str(file), *SETTINGS]) == 0
-    shown = capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
     assert "Write a function pick_item" in shown and "quarantined" in shown and "likely to pass" in shown
     assert "AUROC on known solutions, over problems" in shown and "executed" not in shown
+    assert "calibrated on the embedded synthetic problems; it is no judge of others" in shown
+    assert "1 of 2 problems is of another family: the judge's figures do not hold there" in shown
 
 
 @pytest.mark.slow
@@ -108,27 +112,10 @@ def test_where_execution_and_verdict_differ_it_is_said_aloud(tmp_path: Path, cap
     assert line["audit"]["failing_believed"] == 2
 
 
-@pytest.mark.slow
-def test_the_card_says_of_which_problems_the_judge_is_a_judge(
-    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    assert main(["evaluate", str(file), *SETTINGS]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "calibrated on the embedded synthetic problems; it is no judge of others" in shown
-    assert "1 of 2 problems is of another family: the judge's figures do not hold there" in shown
-    file.write_text(json.dumps(LINE))
-    assert main(["evaluate", str(file), *SETTINGS]) == 0
-    assert "another family" not in capsys.readouterr().out
-
-
 def test_canaries_of_a_file_are_the_family(tmp_path: Path):
     rows = tmp_path / "rows.jsonl"
-    row = {
-        "text": "Add one.",
-        "code": "def f(x):\n    return x + 1",
-        "test_list": ["assert f(1) == 2", "assert f(2) == 3"],
-    }
-    rows.write_text(json.dumps(row))
+    tests = ["assert f(1) == 2", "assert f(2) == 3"]
+    rows.write_text(json.dumps({"text": "Add one.", "code": "def f(x):\n    return x + 1", "test_list": tests}))
     with ExitStack() as stack:
         config = NodeConfig(evaluator=EvaluatorConfig(canaries_from=str(rows)))
         canaries = build_canaries(config, Novelty(), stack, lambda _: None)
@@ -139,21 +126,21 @@ def test_canaries_of_a_file_are_the_family(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("content", "code", "why"),
+    ("content", "why"),
     [
-        ("{", 2, "line 1"),
-        (json.dumps({**LINE, "tests": []}), 2, "tests"),
-        (json.dumps({**LINE, "tests": ["assert"]}), 2, "test 1"),
-        (json.dumps({**LINE, "completions": "x"}), 2, "completions"),
-        (json.dumps({**STDIO, "tests": ["{}"]}), 2, "line 1"),
+        ("{", "line 1"),
+        (json.dumps({**LINE, "tests": []}), "tests"),
+        (json.dumps({**LINE, "tests": ["assert"]}), "test 1"),
+        (json.dumps({**LINE, "completions": "x"}), "completions"),
+        (json.dumps({**STDIO, "tests": ["{}"]}), "line 1"),
     ],
 )
 def test_a_bad_line_is_named_before_a_model_is_loaded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, code: int, why: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, why: str
 ):
     path = tmp_path / "bad.jsonl"
     path.write_text(content)
-    assert main(["evaluate", str(path), "--json", "evaluator.model=/nowhere"]) == code
+    assert main(["evaluate", str(path), "--json", "evaluator.model=/nowhere"]) == 2
     said = capsys.readouterr()
     assert why in said.err and said.out == "" and "nowhere" not in said.err
 
@@ -180,17 +167,10 @@ def test_every_bad_line_is_named_before_anything_is_judged_and_can_be_left_out(
     assert "12 of 14 lines cannot be used" in told.err
 
 
-def test_a_missing_file_is_bad_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["evaluate", str(tmp_path / "none")]) == 2
-    assert "cannot be read" in capsys.readouterr().err
+FIELDS = st.dictionaries(st.sampled_from(list(LINE)), st.text() | st.integers() | st.lists(st.text()))
 
 
-@given(
-    st.binary(max_size=200)
-    | st.dictionaries(st.sampled_from(list(LINE)), st.text() | st.integers() | st.lists(st.text())).map(
-        lambda x: json.dumps(x).encode()
-    )
-)
+@given(st.binary(max_size=200) | FIELDS.map(lambda fields: json.dumps(fields).encode()))
 def test_any_line_is_read_or_refused(line: bytes):
     try:
         assert read_group(line).problem.tests
@@ -199,14 +179,38 @@ def test_any_line_is_read_or_refused(line: bytes):
 
 
 def test_bench_runs_a_file_of_benchmarks_and_knows_their_names(capsys: pytest.CaptureFixture[str]):
-    assert main(["bench", "list"]) == 0
-    assert {"judge", "first_light", "pressure"} <= set(capsys.readouterr().out.split())
     assert main(["bench", "judg"]) == 2
     assert "choose one of" in capsys.readouterr().err
-    done = subprocess.run(
-        [sys.executable, "-m", "codezero", "bench", "gossip", "--json", "--real=", "--simulated=4", "--rounds=1"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ["bench", "gossip", "--json", "--real=", "--simulated=4", "--rounds=1"]
+    done = subprocess.run([sys.executable, "-m", "codezero", *words], capture_output=True, text=True)
     assert done.returncode == 0 and json.loads(done.stdout)["rows"][0]["nodes"] == 4, done.stderr
+
+
+@pytest.mark.slow
+def test_a_probe_of_executed_attempts_is_used_by_the_judge(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept, out = ["--attempts", "kept.jsonl"], ["--out", "probe.json", "--json"]
+    few = ["judge", "train", "--problems", "4", *kept, *out]
+    assert main(few) == 2
+    assert "problems have an attempt that passes and one that fails; 40 are needed" in capsys.readouterr().err
+    assert main(["judge", "train", "--problems", "110", *kept, *out]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["groups"] >= 40 and figures["within_groups"][0] > 0.7
+    assert len(Path("kept.jsonl").read_bytes().splitlines()) == 110
+    assert read_probe(Path("probe.json")).fitted_on == "attempts of nano at 110"
+    monkeypatch.setattr(Sampler, "sample", lambda *_, **__: pytest.fail("sampled again"))
+    line = {"question": "Write a function add(a, b) that returns their sum.", "tests": ["assert add(1, 2) == 3"]}
+    Path("attempts.jsonl").write_text(json.dumps(line | {"completions": [fence("def add(a, b):\n    return a + b")]}))
+    settings = ["evaluator.canaries=80", "evaluator.probe=probe.json", "evaluator.questions=[probe]"]
+    assert main(["judge", "attempts.jsonl", "--json", *settings]) == 0
+    assert json.loads(capsys.readouterr().out)["verdicts"]
+
+
+def test_a_probe_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "attempts.jsonl").write_text(
+        json.dumps({"question": "Write f(x).", "tests": ["assert f(1) == 1"], "completions": ["x"]})
+    )
+    assert main(["judge", str(tmp_path / "attempts.jsonl"), f"evaluator.probe={tmp_path}/none.json"]) == 2
+    assert f"evaluator.probe={tmp_path}/none.json cannot be used" in capsys.readouterr().err

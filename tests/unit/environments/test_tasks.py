@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from codezero.config import DataConfig
 from codezero.environments.code import CodeEnvironment
-from codezero.environments.tasks import DerivedProposer, Task
+from codezero.environments.tasks import Task
 from codezero.errors import ConfigError, EvaluatorError, OwnCodeError, ProblemError
 from codezero.evals.grading import ScoreGrader
 from codezero.evals.task import task_of
 from codezero.evaluator.scored import ScoredEvaluator
-from codezero.problems.dedup import Novelty
-from codezero.problems.filters import Screen
+from codezero.problems.filters import Novelty, Screen
 from codezero.problems.stream import MixedStream
+from codezero.proposer.derived import DerivedProposer
 from codezero.types import Item, Status, is_exam_question
 
 WHERE = """

@@ -13,12 +13,12 @@ import verifiers.v1 as vf
 from builders import word_tasks
 from builders.environments import attempts
 
+from codezero.environments.build import build_environment
 from codezero.environments.tasks import TaskEnvironment
 from codezero.environments.verifiers import VerifiersTasks
 from codezero.errors import ConfigError
 from codezero.evaluator.scored import ScoredEvaluator
 from codezero.settings import compose
-from codezero.wiring.environment import build_environment
 
 NAME = "word_tasks"
 

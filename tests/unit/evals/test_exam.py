@@ -70,9 +70,6 @@ class ScriptedJudge:
         self.witnessed += pairs
         return executed_metrics(pairs, orders)
 
-    def metrics(self) -> Metrics:
-        return {}
-
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[MontySandbox]:
@@ -128,30 +125,11 @@ def test_solutions_are_counted_once_for_each_spelling(sandbox: MontySandbox) -> 
     assert measured["eval/distinct_solutions"] == pytest.approx(1.5)
 
 
-def test_the_default_has_the_promised_names(sandbox: MontySandbox) -> None:
-    measured = sit(exam(sandbox, [[RIGHT, *[WRONG] * 7]]))
-    assert measured["eval/average_at_8"] == pytest.approx(1 / 8)
-    assert measured["eval/pass_at_8"] == 1.0
-
-
 def test_what_cannot_be_told_is_left_out_and_shown(sandbox: MontySandbox) -> None:
     measured = sit(exam(sandbox, [[RIGHT, UNDECIDED], [UNDECIDED, UNDECIDED]]))
-    assert measured["eval/average_at_2"] == 1.0
-    assert measured["eval/problems"] == 1
-    assert measured["eval/unknown_share"] == 0.75
-
-
-def test_nothing_decided_is_not_measured(sandbox: MontySandbox) -> None:
+    assert (measured["eval/average_at_2"], measured["eval/problems"], measured["eval/unknown_share"]) == (1.0, 1, 0.75)
     measured = sit(exam(sandbox, [[UNDECIDED, UNDECIDED]]))
-    assert measured["eval/average_at_2"] is None
-    assert measured["eval/ci_low"] is None
-    assert measured["judge/auroc"] is None
-
-
-def test_no_code_is_a_failed_attempt(sandbox: MontySandbox) -> None:
-    measured = sit(exam(sandbox, [[NO_CODE, RIGHT]]))
-    assert measured["eval/average_at_2"] == 0.5
-    assert measured["eval/unknown_share"] == 0.0
+    assert measured["eval/average_at_2"] is measured["eval/ci_low"] is measured["judge/auroc"] is None
 
 
 def test_the_judge_is_held_against_the_same_attempts(sandbox: MontySandbox) -> None:
@@ -169,10 +147,8 @@ def test_the_judge_is_held_against_the_same_attempts(sandbox: MontySandbox) -> N
 def test_a_verdict_that_is_unavailable_says_nothing(sandbox: MontySandbox) -> None:
     judge = ScriptedJudge(believes=(RIGHT,), unavailable=(WRONG,))
     measured = sit(exam(sandbox, [[RIGHT, WRONG]], judge=judge))
-    assert measured["judge/believed"] == pytest.approx(0.9)
-    assert measured["judge/auroc"] is None
-    assert measured["judge/false_positive_share"] is None
-    assert measured["eval/average_at_2"] == 0.5
+    assert measured["judge/believed"] == pytest.approx(0.9) and measured["eval/average_at_2"] == 0.5
+    assert measured["judge/auroc"] is measured["judge/false_positive_share"] is None
 
 
 def test_the_control_stands_beside_the_set_and_not_in_it(sandbox: MontySandbox) -> None:
@@ -190,15 +166,8 @@ def test_every_sitting_asks_the_same(sandbox: MontySandbox) -> None:
     sampler = sat.sampler
     assert isinstance(sampler, ScriptedSampler)
     assert sampler.asked[0] == sampler.asked[1]
-    assert sampler.asked[0]["seed"] == 5
+    assert sampler.asked[0]["seed"] == 5 and "return" not in str(sampler.asked)  # no reference is shown
     assert sampler.asked[0]["prompts"][0] == "Q: Double it. 1 "  # type: ignore[index]
-
-
-def test_references_are_never_shown_to_the_solver(sandbox: MontySandbox) -> None:
-    sat = exam(sandbox, [[RIGHT]])
-    sit(sat)
-    assert isinstance(sat.sampler, ScriptedSampler)
-    assert "return" not in str(sat.sampler.asked)
 
 
 class HeldSampler(ScriptedSampler):

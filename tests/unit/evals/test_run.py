@@ -9,19 +9,24 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from builders import evals as small
+from hypothesis import given
+from hypothesis import strategies as st
 
 from codezero.code.answer import read_answer
 from codezero.errors import ConfigError
-from codezero.evals.figures import Choices, TaskOutcome, compare, figures_of, paired_bootstrap
+from codezero.evals.figures import Choices, TaskOutcome, compare, figures_of, paired_bootstrap, pass_at_k
 from codezero.evals.grading import Grade, JudgeGrader, SandboxGrader
-from codezero.evals.run import EvalRun, EvalTotals, EvaluationLog, GradedAttempt, GradedBatch, SampledBatch, batch_seed
+from codezero.evals.run import EvalRun, EvalTotals, EvaluationLog, SampledBatch, batch_seed
 from codezero.evals.task import EvalTask
 from codezero.sandbox.base import ALL_HOLD, Execution, Job, Sandbox, failed, unknown
+from codezero.stats import bounded_interval
 from codezero.system.signals import Terminated
 from codezero.types import Completion, RolloutGroup, ScoredGroup, Status, Verdict
 
@@ -103,12 +108,6 @@ def test_the_judge_marks_the_attempts_that_were_executed(tmp_path: Path) -> None
     assert sampler.asked == [] and judge.marked == 3
 
 
-def test_a_file_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
-    (tmp_path / CHOICES.file_name).write_bytes(b"not SQLite" * 1000)
-    with pytest.raises(ConfigError, match="cannot be read"):
-        sit(tmp_path, Sampler(), Grader())
-
-
 @pytest.mark.parametrize("entry", [b"[", b"{}", None, b"\xff", b"[" * 100_000])
 def test_a_damaged_entry_is_refused(entry: bytes | None, tmp_path: Path) -> None:
     sit(tmp_path, Sampler(), Grader())
@@ -117,9 +116,12 @@ def test_a_damaged_entry_is_refused(entry: bytes | None, tmp_path: Path) -> None
         file.execute("DELETE FROM batch WHERE number=1 AND by<>''")
     with pytest.raises(ConfigError, match="cannot be read"):
         sit(tmp_path, Sampler(), Grader())
+    (tmp_path / CHOICES.file_name).write_bytes(b"not SQLite" * 1000)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        sit(tmp_path, Sampler(), Grader())
 
 
-def test_a_ledger_of_other_tasks_is_refused(tmp_path: Path) -> None:
+def test_a_log_of_other_tasks_is_refused(tmp_path: Path) -> None:
     sit(tmp_path, Sampler(), Grader())
     with pytest.raises(ConfigError, match="of other tasks"):
         sit(tmp_path, Sampler(), Grader(), TASKS[1:])
@@ -157,12 +159,8 @@ def test_an_eval_that_is_stopped_says_how_far_it_is(stop: type[BaseException], t
         sit(tmp_path, Sampler(), grader)
 
 
-def test_other_choices_have_another_ledger() -> None:
-    assert CHOICES.file_name != Choices(**{**_fields(CHOICES), "max_new_tokens": 9}).file_name
-
-
-def _fields(choices: Choices) -> dict[str, Any]:
-    return {name: getattr(choices, name) for name in choices.__struct_fields__}
+def test_other_choices_have_another_log() -> None:
+    assert CHOICES.file_name != msgspec.structs.replace(CHOICES, max_new_tokens=9).file_name
 
 
 def test_undecided_attempts_are_shown_and_counted_nowhere(tmp_path: Path) -> None:
@@ -170,13 +168,6 @@ def test_undecided_attempts_are_shown_and_counted_nowhere(tmp_path: Path) -> Non
     assert sat.undecided == {"cannot tell": 20} and sat.attempts == 40 and sat.truncated == 20
     (average, one) = figures_of(sat.outcomes, samples=2, ks=(1, 2), label="executed", seed=0)
     assert average.value == one.value == 1.0 and one.problems == 20  # pass@2 has no problem with two decided attempts
-
-
-def test_pass_at_k_is_the_unbiased_estimate() -> None:
-    outcomes = [TaskOutcome("a", (True, False, False, False)), TaskOutcome("b", (False,) * 4)]
-    average, one, two = figures_of(outcomes, samples=4, ks=(1, 2), label="judged", seed=0)
-    assert [average.value, one.value, two.value] == pytest.approx([0.125, 0.125, 0.25])
-    assert {figure.label for figure in (average, one, two)} == {"judged"} and average.low <= 0.125 <= average.high
 
 
 def test_a_difference_that_is_there_is_found_and_one_that_is_not_is_not() -> None:
@@ -268,27 +259,9 @@ class Believer:
 
 def test_the_judge_reads_the_whole_program() -> None:
     task = EvalTask("t", "p", ("{}",), after="print(Solution())")
-    tried = [
-        [
-            Completion("```python\nx\n```", (), (), True),
-            Completion("nothing", (), (), True),
-            Completion("```python\nodd\n```", (), (), True),
-        ]
-    ]
+    tried = [[Completion(text, (), (), True) for text in ("```python\nx\n```", "nothing", "```python\nodd\n```")]]
     (grades,) = JudgeGrader(Believer()).grade([task], tried)  # pyright: ignore[reportArgumentType]
     assert [grade.passed for grade in grades] == [True, False, None]
-
-
-def test_a_batch_in_the_ledger_comes_back_as_it_was(tmp_path: Path) -> None:
-    sampled = SampledBatch(["a"], [[Completion("x\n é", (), (), True), Completion("", (), (), False)]])
-    graded = GradedBatch(["a"], [[GradedAttempt(True, "", False, False), GradedAttempt(None, "why", True, True)]])
-    with EvaluationLog(tmp_path, CHOICES, "me") as log:
-        log.write(0, {3: sampled})
-        log.write(0, {3: graded})
-    with EvaluationLog(tmp_path, CHOICES, "me") as log:
-        assert log.sampled(3, 0) == sampled and log.graded(3, 0) == graded and log.sampled(0, 0) is None
-    with EvaluationLog(tmp_path, CHOICES, "another") as log:
-        assert log.sampled(3, 0) == sampled and log.graded(3, 0) is None and log.sampled(3, 2) is None
 
 
 def evaluate(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -361,7 +334,6 @@ def test_every_bad_row_is_named_and_can_be_left_out(
     assert "problems 1-3 of 5, 1 attempt each, greedy; 13 rows" in capsys.readouterr().out
 
 
-@pytest.mark.long
 def batches(folder: Path) -> int:
     """Entries of an eval's log, which others may read while it is written."""
     try:
@@ -386,3 +358,18 @@ def test_a_real_eval_that_is_killed_ends_as_one_that_was_not(tmp_path: Path) -> 
     first, second = json.loads(resumed.stdout), json.loads(whole.stdout)
     del first["kept_in"], second["kept_in"]
     assert first == second
+
+
+@given(st.integers(1, 9), st.data())
+def test_pass_at_k_is_the_share_of_subsets_with_a_pass(n: int, data: st.DataObject) -> None:
+    c, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
+    subsets = list(combinations([True] * c + [False] * (n - c), k))
+    assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
+
+
+def test_bootstrap_is_seeded_and_narrows_with_problems() -> None:
+    few, many = [0.0, 1.0] * 10, [0.0, 1.0] * 1000
+    assert bounded_interval(few, seed=1) == bounded_interval(few, seed=1)
+    assert bounded_interval(few, seed=1) != bounded_interval(few, seed=2)
+    narrow, wide = bounded_interval(many, seed=1), bounded_interval(few, seed=1)
+    assert narrow.high - narrow.low < (wide.high - wide.low) / 5

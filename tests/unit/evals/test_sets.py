@@ -14,7 +14,7 @@ from builders import evals as small
 
 from codezero.commands.measure import PRELUDE_NAMES
 from codezero.errors import ConfigError, ProblemError
-from codezero.evals import program_sets, rows
+from codezero.evals import sets
 from codezero.evals.grading import SandboxGrader
 from codezero.evals.sets import PUBLISHED, find_set, read_tasks
 from codezero.evals.task import PRELUDES, EvalTask, imported_by, jobs, program
@@ -70,14 +70,10 @@ def test_code_that_equals_anything_is_not_believed_inside_a_loop(tmp_path: Path)
         assert sandbox.run(job).cheats
 
 
-def test_helpers_of_the_prompt_stand_before_the_answer(tmp_path: Path) -> None:
-    task = read("humaneval", small.write_rows(tmp_path / "r.jsonl", small.HUMANEVAL))[3]
-    assert "def shift" in program(task, "def back(s): ...") and "def shift" in task.prompt
-
-
-def test_imports_of_the_prompt_stand_before_the_tests_that_use_them(tmp_path: Path) -> None:
-    """They are examined outside the jail, where the answer is not."""
+def test_helpers_and_imports_of_the_prompt_stand_before_answers_and_the_tests_that_use_them(tmp_path: Path) -> None:
+    """Tests are examined outside the jail, where the answer is not."""
     tasks = read("humaneval", small.write_rows(tmp_path / "r.jsonl", small.HUMANEVAL))
+    assert "def shift" in program(tasks[3], "def back(s): ...") and "def shift" in tasks[3].prompt
     assert tasks[2].tests[1].startswith("import math\n") and "import" not in tasks[1].tests[0]
 
 
@@ -90,7 +86,7 @@ def test_names_that_sites_import_are_imported_only_when_used() -> None:
 @pytest.mark.parametrize("length", [3, 300, 100_000], ids=lambda length: f"{length}_long")
 def test_a_pickled_string_is_read_without_running_it(protocol: int, length: int) -> None:
     text = json.dumps(["é" * length])
-    assert program_sets.unpack(small.packed(text, protocol)) == text
+    assert sets.unpack(small.packed(text, protocol)) == text
 
 
 class Hostile:
@@ -114,15 +110,15 @@ def test_a_pickle_that_is_more_than_a_string_is_refused(
     held: bytes, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ProblemError, match=said):
-        program_sets.unpack(b64encode(zlib.compress(held)).decode())
+        sets.unpack(b64encode(zlib.compress(held)).decode())
     assert capsys.readouterr().out == ""
 
 
 def test_what_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_sets, "MAX_UNPACKED", 1 << 20)
+    monkeypatch.setattr(sets, "MAX_UNPACKED", 1 << 20)
     bomb = b64encode(zlib.compress(bytes(64 << 20))).decode()
     with pytest.raises(ProblemError, match="more than 1 MiB"):
-        program_sets.unpack(bomb)
+        sets.unpack(bomb)
 
 
 def changed(name: str, number: int, **fields: Any) -> small.Rows:
@@ -157,28 +153,9 @@ BROKEN = {
         changed("codeforces", 0, tests='[{"input": "", "output": "", "type": "function_call"}]'),
         "type 'function_call'",
     ),
-    "no question": ("lcb_v5", [{"answer": "", "input_output": "{}"}], "row 1: has no question"),
-    "no input_output": ("lcb_v5", [{"question": "a"}], "row 1: has no field input_output"),
-    "input_output that is no JSON": ("lcb_v5", changed("lcb_v5", 1, input_output="{"), "row 2: input_output cannot be"),
-    "inputs without outputs": (
-        "lcb_v5",
-        changed("lcb_v5", 0, input_output={"inputs": ["1", "2"], "outputs": ["1"]}),
-        "2 inputs and 1 outputs",
-    ),
-    "no cases": ("lcb_v5", changed("lcb_v5", 0, input_output={"inputs": [], "outputs": []}), "0 inputs"),
-    "arguments for a program": (
-        "lcb_v5",
-        changed("lcb_v5", 0, input_output={"inputs": [[1]], "outputs": ["1"]}),
-        "row 1: Expected `str`",
-    ),
-    "a method that is code": (
-        "lcb_v5",
-        changed("lcb_v5", 0, input_output={"inputs": ["1"], "outputs": ["1"], "fn_name": "f\n"}),
-        "row 1: Expected `str` matching regex",
-    ),
     "an output that is no JSON": (
-        "lcb_v5",
-        changed("lcb_v5", 0, input_output={"inputs": ["1"], "outputs": ["x"], "fn_name": "f"}),
+        "livecodebench",
+        changed("livecodebench", 2, public_test_cases='[{"input": "1", "output": "x", "testtype": "functional"}]'),
         "is no JSON",
     ),
     "tests that are cut off": ("codeforces", changed("codeforces", 0, tests='[{"input": '), "tests cannot be used"),
@@ -194,14 +171,6 @@ def test_a_broken_row_is_one_line(what: str, tmp_path: Path) -> None:
     with pytest.raises(ProblemError) as caught:
         read(name, small.write_rows(tmp_path / "rows.jsonl", made))
     assert said in str(caught.value) and "\n" not in str(caught.value) and "rows.jsonl" in str(caught.value)
-
-
-def test_input_output_may_be_an_object_or_its_text(tmp_path: Path) -> None:
-    objects = [row | {"input_output": json.loads(row["input_output"])} for row in small.LCB_V5]
-    texts = read("lcb_v5", small.write_rows(tmp_path / "texts.jsonl", small.LCB_V5))
-    assert read("lcb_v5", small.write_rows(tmp_path / "objects.jsonl", objects)) == texts
-    both = [{"prompt": "second", "question": "first", "input_output": small.LCB_V5[0]["input_output"]}]
-    assert read("lcb_v5", small.write_rows(tmp_path / "both.jsonl", both))[0].prompt.startswith("first")
 
 
 @pytest.mark.parametrize(
@@ -222,7 +191,7 @@ def test_a_file_that_is_something_else_is_one_line(file: str, held: bytes, said:
 
 
 def test_a_line_that_is_too_long_is_refused_before_it_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "MAX_ROW", 1000)
+    monkeypatch.setattr(sets, "MAX_ROW", 1000)
     for suffix in (".jsonl", ".jsonl.gz", ".parquet"):
         path = small.write_rows(tmp_path / f"rows{suffix}", changed("humaneval", 0, test="x" * 5000))
         with pytest.raises(ProblemError, match="longer than"):

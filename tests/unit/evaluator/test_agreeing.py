@@ -6,8 +6,7 @@ import pytest
 from builders.models import tiny_policy
 
 from codezero.code.worker import StaticGuard
-from codezero.evaluator.agreeing import AgreeingJudge, with_own_solutions
-from codezero.evaluator.judge import LikelihoodJudge
+from codezero.evaluator.judge import AgreeingJudge, LikelihoodJudge, with_own_solutions
 from codezero.evaluator.types import Program, Reading
 from codezero.models.load import load_model
 from codezero.nano import weights_directory

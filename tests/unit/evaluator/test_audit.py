@@ -9,7 +9,16 @@ from builders.evaluator import FILTER, RIGHT, WRONG
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.evaluator.audit import Audited, Auditor, JudgedAttempt, draw, gap, judged_success, metrics, rates
+from codezero.evaluator.evidence import (
+    Audited,
+    Auditor,
+    JudgedAttempt,
+    audit_gap,
+    audit_metrics,
+    audit_rates,
+    draw_attempts,
+    judged_success,
+)
 from codezero.sandbox.monty import MontySandbox
 from codezero.types import Standing
 
@@ -32,31 +41,31 @@ def test_figures_come_from_execution(sandbox: MontySandbox):
     auditor = Auditor(sandbox, share=1.0, window=1_000, seed=0)
     crowd = [attempt(RIGHT, 0.9), attempt(WRONG, 0.8), attempt(WRONG, 0.1), attempt("import numpy\n" + RIGHT, 0.9)]
     rows = [row for occasion in range(30) for _, row in auditor.audit(crowd, occasion)]
-    made = rates(rows)
+    made = audit_rates(rows)
     assert made["success"].share == pytest.approx(1 / 3)
     assert made["false_positive"].share == pytest.approx(1 / 2)
     assert made["recall"].share == 1 and made["false_negative"].share == 0
-    assert metrics(rows)["audit/unknown_share"] == pytest.approx(1 / 4)
+    assert audit_metrics(rows)["audit/unknown_share"] == pytest.approx(1 / 4)
     assert made["success"].interval.low < 1 / 3 < made["success"].interval.high
 
 
 def test_claims_are_not_audited(sandbox: MontySandbox):
     claimed = replace(attempt(WRONG, 0.9), problem=replace(FILTER, standing=Standing.CLAIMED))
     auditor = Auditor(sandbox, share=1.0, window=100, seed=0)
-    assert auditor.audit([claimed], 1) == [] and rates([])["success"].share is None
+    assert auditor.audit([claimed], 1) == [] and audit_rates([])["success"].share is None
 
 
 def test_the_share_asked_for_is_drawn_on_average():
     crowd = [attempt(RIGHT, i / 100) for i in range(100)]
-    drawn = [len(draw(crowd, 0.035, Random(seed))) for seed in range(400)]
+    drawn = [len(draw_attempts(crowd, 0.035, Random(seed))) for seed in range(400)]
     assert 3.0 < sum(drawn) / len(drawn) <= 3.5
-    assert draw(crowd, 0.0, Random(0)) == [] == draw([], 1.0, Random(0))
+    assert draw_attempts(crowd, 0.0, Random(0)) == [] == draw_attempts([], 1.0, Random(0))
 
 
 def test_a_rare_peer_is_seen_and_does_not_count_for_more():
     """One attempt in a hundred is a stranger's: drawn far more often than that, and weighed down by as much."""
     crowd = [attempt(f"{i}", 0.5) for i in range(99)] + [attempt("rare", 0.5, peer="stranger")]
-    samples = [draw(crowd, 0.05, Random(seed)) for seed in range(2_000)]
+    samples = [draw_attempts(crowd, 0.05, Random(seed)) for seed in range(2_000)]
     seen = sum(any(one.peer == "stranger" for one, _ in sample) for sample in samples) / len(samples)
     assert seen > 0.5
     estimate = sum(weight for sample in samples for one, weight in sample if one.peer == "stranger") / len(samples)
@@ -68,19 +77,19 @@ def test_a_rare_peer_is_seen_and_does_not_count_for_more():
 @given(st.lists(st.tuples(st.floats(0, 1), st.sampled_from([True, False, None]), st.floats(1, 500)), max_size=40))
 def test_every_figure_is_a_share_inside_its_interval(rows: Sequence[tuple[float, bool | None, float]]):
     attempts = [audited(*row) for row in rows]
-    for share in rates(attempts).values():
+    for share in audit_rates(attempts).values():
         if share.share is not None:
             assert 0 <= share.interval.low <= share.share + 1e-9 <= share.interval.high + 2e-9 <= 1 + 3e-9
-    assert metrics(attempts)["audit/count"] == sum(passed is not None for _, passed, _ in rows)
+    assert audit_metrics(attempts)["audit/count"] == sum(passed is not None for _, passed, _ in rows)
 
 
 def test_weights_count():
     rows = [audited(0.9, True, 1.0), audited(0.9, False, 3.0)]
-    made = rates(rows)
+    made = audit_rates(rows)
     assert made["success"].share == made["precision"].share == 0.25 and judged_success(rows) == pytest.approx(0.9)
 
 
 def test_judged_against_executed_success_is_a_gap():
-    made = gap([audited(0.71, True)] * 43 + [audited(0.71, False)] * 57)
+    made = audit_gap([audited(0.71, True)] * 43 + [audited(0.71, False)] * 57)
     assert made is not None and made.mean == pytest.approx(0.28) and made.low > 0.15
-    assert gap([audited(0.9, False)]) is None
+    assert audit_gap([audited(0.9, False)]) is None

@@ -1,11 +1,14 @@
 """The figures against independent formulas, and the gate against judges that must not be believed."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from codezero.evaluator.calibration import SKILL, calibrate, fit_positive, logistic
+from codezero.errors import EvaluatorError
+from codezero.evaluator.calibration import PART, SKILL, TRIES, calibrate, fit_positive, logistic, read_all
+from codezero.evaluator.types import Program, Reading
 from codezero.stats import auroc_interval
 
 RNG = np.random.default_rng(3)
@@ -99,3 +102,60 @@ def test_canaries_are_judged_by_a_fit_that_has_not_seen_their_problem():
 def test_the_same_canaries_give_the_same_calibration():
     data = sample(400, 1.5)
     assert calibrate(("s",), *data) == calibrate(("s",), *data)
+
+
+PROGRAMS = [Program("double it", f"def f(x):\n    return x * {n}") for n in range(PART + 16)]
+LATE, READ = Reading(None, "the judge did not answer in 1.5 s"), Reading((1.0,))
+
+
+class SlowJudge:
+    """Answers `rate` new programs for each reading, and remembers them; falls silent after `readings`."""
+
+    names = ("yes",)
+
+    def __init__(self, rate: int, readings: int = 1_000) -> None:
+        self.rate, self.left = rate, readings
+        self.known: set[Program] = set()
+        self.asked: list[int] = []
+
+    def read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
+        if self.left == 0:
+            raise EvaluatorError("the judge does not answer")
+        self.left -= 1
+        self.asked.append(len(programs))
+        self.known |= {*[one for one in programs if one not in self.known][: self.rate]}
+        return [READ if one in self.known else LATE for one in programs]
+
+    def forget(self) -> None:
+        """It goes on remembering."""
+
+
+def unread(readings: dict[Program, Reading]) -> int:
+    return sum(reading.scores is None for reading in readings.values())
+
+
+def test_a_slow_judge_is_asked_until_it_has_read_everything():
+    judge = SlowJudge(rate=20)
+    assert unread(read_all(judge, PROGRAMS)) == 0
+    assert judge.asked == [64, 44, 24, 4, 16]
+
+
+def test_a_judge_without_another_word_is_asked_no_more():
+    judge = SlowJudge(rate=0)
+    readings = read_all(judge, PROGRAMS)
+    assert unread(readings) == len(PROGRAMS) and len(judge.asked) == 4
+    assert readings[PROGRAMS[0]].why_not == LATE.why_not
+
+
+def test_patience_has_an_end():
+    judge = SlowJudge(rate=1)
+    assert unread(read_all(judge, PROGRAMS)) == len(PROGRAMS) - 2 * TRIES
+
+
+def test_what_a_judge_said_before_it_fell_silent_counts():
+    assert unread(read_all(SlowJudge(rate=20, readings=2), PROGRAMS[:PART])) == PART - 40
+
+
+def test_a_judge_that_says_nothing_at_all_is_an_error():
+    with pytest.raises(EvaluatorError, match="does not answer"):
+        read_all(SlowJudge(rate=1, readings=0), PROGRAMS)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.evaluator.canaries import CanaryKind, draw_canaries
-from codezero.evaluator.coverage import Coverage, coverage_of, limits
 from codezero.evaluator.evidence import JudgedCanary
+from codezero.evaluator.reliability import Coverage, coverage_of, limits
 from codezero.evaluator.types import Program
 from codezero.problems.rows import read_row
 from codezero.problems.synthetic.tasks import held_out, make_task, worked

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_watch, group, spelt
+from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_monitor, group, spelt
 
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.evaluator.canaries import CanaryKind, draw_canaries
 from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.executed import HybridEvaluator
-from codezero.evaluator.reward import DEFAULT
+from codezero.evaluator.reward import DEFAULT, Rules
 from codezero.evaluator.types import Program
 from codezero.problems.synthetic.tasks import worked
 from codezero.sandbox.monty import MontySandbox
@@ -36,8 +36,8 @@ def hybrid(guard: StaticGuard) -> Iterator[HybridEvaluator]:
 
     judge = ToldJudge(rule)
     with MontySandbox() as sandbox:
-        watch = build_watch(judge, guard, canaries_per_iteration=16)
-        evaluator = HybridEvaluator(watch, sandbox, weights=DEFAULT, block="best")
+        monitor = build_monitor(judge, guard, canaries_per_iteration=16)
+        evaluator = HybridEvaluator(monitor, sandbox)
         evaluator.calibrate()
         yield evaluator
 
@@ -54,7 +54,7 @@ def test_a_share_is_executed_the_same_one_every_time(hybrid: HybridEvaluator) ->
     texts = [fence(WRONG.replace("nums", f"nums_{i}")) for i in range(80)]
     weights = replace(DEFAULT, executed=0.25)
     with MontySandbox() as sandbox:
-        few = HybridEvaluator(hybrid.watch, sandbox, weights=weights, block="best", seed=3)
+        few = HybridEvaluator(hybrid.monitor, sandbox, Rules(weights), seed=3)
         first, again = (few.score([group(FILTER, *texts)])[0] for _ in range(2))
     executed = ["executed: " in " ".join(verdict.reasons) for verdict in first.verdicts]
     assert 8 <= sum(executed) <= 32
@@ -73,13 +73,13 @@ def test_the_judge_decides_what_no_sandbox_can(hybrid: HybridEvaluator) -> None:
 
 def test_what_was_executed_joins_the_canaries_as_what_it_is(hybrid: HybridEvaluator) -> None:
     hybrid.score([group(FILTER, fence(RIGHT), fence(WRONG))])
-    joined = [canary for canary in hybrid.watch.memory.canaries if canary.kind is CanaryKind.AUDITED]
+    joined = [canary for canary in hybrid.monitor.memory.canaries if canary.kind is CanaryKind.AUDITED]
     assert sorted(canary.right for canary in joined) == [False, True]
     assert all(canary.scores is not None for canary in joined), "read with the attempts, at no cost"
 
 
 def test_the_judge_alone_is_held_against_execution(hybrid: HybridEvaluator) -> None:
-    alone = FrozenEvaluator(hybrid.watch, gated=False)
+    alone = FrozenEvaluator(hybrid.monitor, gated=False)
     (scored,) = alone.score([group(FILTER, fence(RIGHT), fence(WRONG))])
     assert [verdict.correctness > 0.5 for verdict in scored.verdicts] == [True, True]
 
@@ -90,6 +90,6 @@ def test_execution_still_decides_while_the_judge_cannot_be_asked(hybrid: HybridE
     def silent(*_: object) -> None:
         raise EvaluatorError("no answer")
 
-    hybrid.watch.judge.read = silent  # type: ignore[method-assign]
+    hybrid.monitor.judge.read = silent  # type: ignore[method-assign]
     (scored,) = hybrid.score([group(FILTER, fence(RIGHT), fence(WRONG))])
     assert [verdict.correctness for verdict in scored.verdicts] == [1.0, 0.0]

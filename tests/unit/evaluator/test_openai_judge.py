@@ -236,15 +236,10 @@ def test_a_question_that_is_refused_is_not_tried_again_and_hurts_no_other(server
 
 
 BAD = [
-    b"\xff\xfe\x00",
-    b"",
-    b"[" * 100_000,
-    b'{"is_correct": true}',
-    b'"The code is correct. {\\"is_correct\\": true}"',
-    b'{"done": true, "choices": []}',
-    b'{"done": true, "logprobs": [], "choices": [{"logprobs": null}]}',
+    b"\xff\xfe\x00", b"", b"[" * 100_000, b'{"is_correct": true}', b'"The code is correct. {\\"is_correct\\": true}"',
+    b'{"done": true, "choices": []}', b'{"done": true, "logprobs": [], "choices": [{"logprobs": null}]}',
     b'{"done": true, "logprobs": {"content": 1}, "choices": [{"logprobs": {"content": [{"top_logprobs": []}]}}]}',
-]
+]  # fmt: skip
 
 
 @both

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codezero.evaluator.endpoint_wire import FLOOR, ROUNDING, WIDEST, chat_margin, echo_gaps, ollama_margin, plain
+from codezero.evaluator.openai_judge import FLOOR, ROUNDING, WIDEST, chat_margin, echo_gaps, ollama_margin, plain
 from codezero.models.openai_client import InvalidResponse
 
 numbers = st.floats() | st.integers(-(10**400), 10**400) | st.sampled_from([0.0, -0.1, -1e308, 5e-4])

@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_evaluator, group
+from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_monitor, group
 from builders.models import judged
 
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.config import EvaluatorConfig
 from codezero.errors import ConfigError, EvaluatorError, OwnCodeError
+from codezero.evaluator.build import judge_identity
+from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.own import CALLS, OwnJudge, OwnReward
+from codezero.evaluator.reward import Rules
 from codezero.evaluator.types import Program, Reading
 from codezero.types import Status
-from codezero.wiring.evaluator import judge_identity
 
 CODE = """
 class Judge:
@@ -49,14 +51,11 @@ def test_an_object_with_a_score_is_a_judge() -> None:
     assert OwnJudge("own.py:nothing").read([SHORT], frozenset()) == [Reading((None,))]
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("function", "evaluator.object=own.py:function raised KeyError: 'worn'"),
-        ("endless", "evaluator.object=own.py:endless scored inf; a score is a finite number, or None"),
-        ("Judge", "evaluator.object=own.py:Judge raised NameError"),
-    ],
-)
+@pytest.mark.parametrize(("name", "words"), [
+    ("function", "evaluator.object=own.py:function raised KeyError: 'worn'"),
+    ("endless", "evaluator.object=own.py:endless scored inf; a score is a finite number, or None"),
+    ("Judge", "evaluator.object=own.py:Judge raised NameError"),
+])  # fmt: skip
 def test_one_that_fails_cannot_be_asked(name: str, words: str) -> None:
     with pytest.raises(EvaluatorError, match=f"^{words}"):
         OwnJudge(f"own.py:{name}").read([SHORT], frozenset())
@@ -114,20 +113,17 @@ def test_none_masks_an_attempt() -> None:
     assert "gave no reward" in after.verdicts[0].reasons[0] and len(after.trainable) == 1
 
 
-@pytest.mark.parametrize(
-    ("body", "words", "left"),
-    [
-        ("return [0.5]", "returned 1 rewards for 2 attempts", 0),
-        ("return [0.5, 1.1]", "returned 1.1; a reward is a number from 0 to 1, or None", 0),
-        ("return [0.5, -0.1]", "returned -0.1; a reward", 0),
-        ("return [0.5, float('nan')]", "returned nan; a reward", 1),
-        ("return [0.5, float('inf')]", "returned inf; a reward", 1),
-        ("return [0.5, 'much']", "raised ValueError: could not convert", 1),
-        ("return [0.5, []]", "raised TypeError: float() argument", 1),
-        ("return 0.5", "raised TypeError: 'float' object is not iterable", 0),
-        ("return 1 / 0", "raised ZeroDivisionError: division by zero", 0),
-    ],
-)
+@pytest.mark.parametrize(("body", "words", "left"), [
+    ("return [0.5]", "returned 1 rewards for 2 attempts", 0),
+    ("return [0.5, 1.1]", "returned 1.1; a reward is a number from 0 to 1, or None", 0),
+    ("return [0.5, -0.1]", "returned -0.1; a reward", 0),
+    ("return [0.5, float('nan')]", "returned nan; a reward", 1),
+    ("return [0.5, float('inf')]", "returned inf; a reward", 1),
+    ("return [0.5, 'much']", "raised ValueError: could not convert", 1),
+    ("return [0.5, []]", "raised TypeError: float() argument", 1),
+    ("return 0.5", "raised TypeError: 'float' object is not iterable", 0),
+    ("return 1 / 0", "raised ZeroDivisionError: division by zero", 0),
+])  # fmt: skip
 def test_what_is_no_reward_costs_the_attempts_that_it_is_about(
     body: str, words: str, left: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -174,8 +170,8 @@ def guard() -> Iterator[StaticGuard]:
 
 
 def test_the_evaluator_asks_it_and_an_exams_attempts_are_left_alone(guard: StaticGuard) -> None:
-    evaluator = build_evaluator(ToldJudge(lambda program: 1.0), guard)
-    evaluator.rewarded = reward("return [None, 0.125]")
+    monitor = build_monitor(ToldJudge(lambda program: 1.0), guard)
+    evaluator = FrozenEvaluator(monitor, Rules(reward=reward("return [None, 0.125]")))
     attempts = group(FILTER, fence(RIGHT), fence(WRONG))
     (scored,) = evaluator.score([attempts])
     assert scored.verdicts[0].status is Status.UNAVAILABLE and scored.verdicts[1].reward == 0.125

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.errors import ConfigError
+from codezero.evaluator.build import find_probe
 from codezero.evaluator.judge import LikelihoodJudge
 from codezero.evaluator.judge_prompts import LIKELIHOOD, PROBE
 from codezero.evaluator.probe import Attempted, Probe, depth_of, fit, last_norm, read_probe, unseen
 from codezero.evaluator.types import Program
-from codezero.wiring.evaluator import find_probe
 
 RIGHT, EASY, NOISE = np.eye(12)[:3]
 PROGRAMS = [Program("Double it.", code) for code in ("def f(v0):\n    return 2 * v0", "def f(v0):\n    return v0")]

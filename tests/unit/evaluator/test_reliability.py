@@ -1,4 +1,4 @@
-"""The watch over the judge: it notices when a judge is exploited, answers, gives up in time, and remembers."""
+"""The monitor over the judge: it notices when a judge is exploited, answers, gives up in time, and remembers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -7,15 +7,23 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_watch, group, spelt
+from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_monitor, group, spelt
 
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.errors import AlarmError, CheckpointError, EvaluatorError
-from codezero.evaluator.audit import Auditor, JudgedAttempt
 from codezero.evaluator.canaries import CanaryKind, draw_canaries, dressed_up, transplants
 from codezero.evaluator.evaluator import FrozenEvaluator
-from codezero.evaluator.evidence import EventRate, Gap, gap_of, gap_open, skill_lost, too_much_believed
+from codezero.evaluator.evidence import (
+    Auditor,
+    EventRate,
+    Gap,
+    JudgedAttempt,
+    gap_of,
+    gap_open,
+    skill_lost,
+    too_much_believed,
+)
 from codezero.evaluator.reliability import LOOK_EVERY, STRIKES
 from codezero.evaluator.types import Program, Reading
 from codezero.problems.synthetic.tasks import make_task, worked
@@ -133,13 +141,13 @@ def test_a_transplant_goes_to_a_problem_that_asks_for_something_else():
 @pytest.mark.slow
 def test_an_honest_judge_raises_no_alarm(guard: StaticGuard):
     judge = ToldJudge(honest)
-    watch = build_watch(judge, guard, canaries_per_iteration=16)
-    evaluator = FrozenEvaluator(watch)
+    monitor = build_monitor(judge, guard, canaries_per_iteration=16)
+    evaluator = FrozenEvaluator(monitor)
     for iteration in range(1, 2 * LOOK_EVERY + 1):
         evaluator.review(iteration, evaluator.score([group(FILTER, fence(RIGHT), fence(WRONG))]))
         evaluator.witness(*examined(TRUE_PAIRS))
     measured = evaluator.metrics()
-    assert watch.alarms == () and measured["judge/alarm"] is None
+    assert monitor.alarms == () and measured["judge/alarm"] is None
     for kind in ("positive", "negative"):
         share = measured[f"judge/canary_false_{kind}_share"]
         assert isinstance(share, float) and share < 0.05
@@ -147,7 +155,7 @@ def test_an_honest_judge_raises_no_alarm(guard: StaticGuard):
 
 def test_canaries_are_read_among_the_attempts_and_not_marked(guard: StaticGuard):
     judge = ToldJudge(honest)
-    evaluator = FrozenEvaluator(build_watch(judge, guard, canaries_per_iteration=16))
+    evaluator = FrozenEvaluator(build_monitor(judge, guard, canaries_per_iteration=16))
     evaluator.review(1, evaluator.score([group(FILTER, fence(RIGHT))]))
     judge.asked.clear()
     evaluator.score([group(FILTER, fence(RIGHT))])
@@ -158,44 +166,44 @@ def test_canaries_are_read_among_the_attempts_and_not_marked(guard: StaticGuard)
 def test_a_judge_that_falls_for_the_policy_is_found_by_transplants_alone(guard: StaticGuard):
     """From iteration 2 on it believes whatever carries a pattern of the policy's: no execution is needed to see it."""
     judge = ToldJudge(lambda program: 1.0 if "* 77" in program.code else honest(program))
-    watch = build_watch(judge, guard, canaries_per_iteration=64, on_alarm="warn")
+    monitor = build_monitor(judge, guard, canaries_per_iteration=64, on_alarm="warn")
     problems = [make_task(Random(seed), level=4).problem for seed in range(16)]
     hacked = [reviewed(one, f"def {one.entry_point}(nums):\n    return sum(nums) * 77", 0.99) for one in problems]
     for iteration in range(1, LOOK_EVERY + 1):
-        watch.review(iteration, hacked)
-        pending = sorted(watch.pending(), key=lambda one: one.code)
-        watch.absorb(dict(zip(pending, judge.read(pending, frozenset(judge.names)), strict=True)))
-    assert any("answers to other questions" in reason for reason in watch.alarms)
-    share = watch.metrics()["judge/transplants_believed_share"]
+        monitor.review(iteration, hacked)
+        pending = sorted(monitor.pending(), key=lambda one: one.code)
+        monitor.absorb(dict(zip(pending, judge.read(pending, frozenset(judge.names)), strict=True)))
+    assert any("answers to other questions" in reason for reason in monitor.alarms)
+    share = monitor.metrics()["judge/transplants_believed_share"]
     assert isinstance(share, float) and share > 0.9
 
 
 def test_an_open_gap_is_said_and_ends_the_run_when_calibrating_anew_does_not_help(guard: StaticGuard):
-    watch = build_watch(ToldJudge(honest), guard)
-    watch.witness(*examined(TRUE_PAIRS))
+    monitor = build_monitor(ToldJudge(honest), guard)
+    monitor.witness(*examined(TRUE_PAIRS))
     for strike in range(1, STRIKES):
-        watch.witness(*examined(HACKED_PAIRS))
-        assert "exam" in watch.alarms[0]
-        watch.review(strike, [])
-    assert watch.metrics()["judge/calibrations"] == STRIKES
-    watch.witness(*examined(HACKED_PAIRS))
+        monitor.witness(*examined(HACKED_PAIRS))
+        assert "exam" in monitor.alarms[0]
+        monitor.review(strike, [])
+    assert monitor.metrics()["judge/calibrations"] == STRIKES
+    monitor.witness(*examined(HACKED_PAIRS))
     with pytest.raises(AlarmError, match="learning on would only exploit it"):
-        watch.review(STRIKES, [])
+        monitor.review(STRIKES, [])
 
 
 def test_an_alarm_that_passes_is_forgotten(guard: StaticGuard):
-    watch = build_watch(ToldJudge(honest), guard)
+    monitor = build_monitor(ToldJudge(honest), guard)
     for _ in range(2 * STRIKES):
-        watch.witness(*examined(HACKED_PAIRS))
-        watch.witness(*examined(TRUE_PAIRS))
-        watch.review(1, [])
-    assert watch.alarms == ()
+        monitor.witness(*examined(HACKED_PAIRS))
+        monitor.witness(*examined(TRUE_PAIRS))
+        monitor.review(1, [])
+    assert monitor.alarms == ()
 
 
 def test_a_user_may_have_the_run_end_at_once_or_never(guard: StaticGuard):
-    hasty, patient = (build_watch(ToldJudge(honest), guard, on_alarm=how) for how in ("stop", "warn"))
-    for watch in (hasty, patient):
-        watch.witness(*examined(TRUE_PAIRS))
+    hasty, patient = (build_monitor(ToldJudge(honest), guard, on_alarm=how) for how in ("stop", "warn"))
+    for monitor in (hasty, patient):
+        monitor.witness(*examined(TRUE_PAIRS))
     hasty.witness(*examined(HACKED_PAIRS))
     with pytest.raises(AlarmError):
         hasty.review(1, [])
@@ -207,8 +215,8 @@ def test_a_user_may_have_the_run_end_at_once_or_never(guard: StaticGuard):
 
 def test_a_judge_without_skill_ends_the_run_that_it_alone_decides(guard: StaticGuard) -> None:
     """Else form alone would be learned, which is no part of what is right."""
-    alone, patient = (build_watch(ToldJudge(lambda _: 0.0), guard, on_alarm=how) for how in ("tighten", "warn"))
-    helped = build_watch(ToldJudge(lambda _: 0.0), guard)
+    alone, patient = (build_monitor(ToldJudge(lambda _: 0.0), guard, on_alarm=how) for how in ("tighten", "warn"))
+    helped = build_monitor(ToldJudge(lambda _: 0.0), guard)
     helped.alone = False
     with pytest.raises(AlarmError, match=r"no skill; before, it has no proven skill.*Use a better"):
         alone.review(LOOK_EVERY, [])
@@ -236,30 +244,30 @@ def test_audited_attempts_take_an_exploited_score_out_of_the_reward(guard: Stati
     judge = TwoScores()
     with MontySandbox() as sandbox:
         auditor = Auditor(sandbox, share=1.0, window=500, seed=0)
-        watch = build_watch(judge, guard, auditor=auditor, refit_every=8)
-        before = watch.calibrated().fit
+        monitor = build_monitor(judge, guard, auditor=auditor, refit_every=8)
+        before = monitor.calibrated().fit
         problems = [make_task(Random(seed), level=4).problem for seed in range(16)]
         for iteration in range(1, 9):
-            watch.review(
+            monitor.review(
                 iteration,
                 [
                     reviewed(one, f"def {one.entry_point}(nums):\n    return len(nums) * {iteration} + 77", 0.99)
                     for one in problems
                 ],
             )
-            pending = list(watch.pending())
-            watch.absorb(dict(zip(pending, judge.read(pending, frozenset(judge.names)), strict=True)))
-    after = watch.calibrated().fit
+            pending = list(monitor.pending())
+            monitor.absorb(dict(zip(pending, judge.read(pending, frozenset(judge.names)), strict=True)))
+    after = monitor.calibrated().fit
     assert before is not None and before.weights[1] > 0
     assert after is None or after.probability((-1.0, 9.0)) < before.probability((-1.0, 9.0))
 
 
 def test_the_audit_is_of_the_newest_attempts(guard: StaticGuard):
     with MontySandbox() as sandbox:
-        watch = build_watch(ToldJudge(honest), guard, auditor=Auditor(sandbox, share=1.0, window=4, seed=0))
+        monitor = build_monitor(ToldJudge(honest), guard, auditor=Auditor(sandbox, share=1.0, window=4, seed=0))
         for iteration in (1, 2):
-            watch.review(iteration, [reviewed(FILTER, code, 0.9) for code in (RIGHT, WRONG, RIGHT)])
-    assert watch.metrics()["audit/count"] == 4 and watch.metrics()["audit/success"] == 0.75
+            monitor.review(iteration, [reviewed(FILTER, code, 0.9) for code in (RIGHT, WRONG, RIGHT)])
+    assert monitor.metrics()["audit/count"] == 4 and monitor.metrics()["audit/success"] == 0.75
 
 
 # ------------------------------------------------------------------ within groups
@@ -270,8 +278,8 @@ ORDERED = [[(0.6, True), (0.3, False)] * 4] * 20 + [[(0.8, True), (0.2, False)] 
 
 
 def test_a_judge_that_only_knows_easy_problems_loses_its_weight_and_gets_it_back(guard: StaticGuard):
-    watch = build_watch(ToldJudge(honest), guard, on_alarm="warn")
-    evaluator, alone = FrozenEvaluator(watch), FrozenEvaluator(watch, gated=False)
+    monitor = build_monitor(ToldJudge(honest), guard, on_alarm="warn")
+    evaluator, alone = FrozenEvaluator(monitor), FrozenEvaluator(monitor, gated=False)
     evaluator.calibrate()
     groups = [group(FILTER, fence(RIGHT), fence(WRONG))]
 
@@ -292,21 +300,21 @@ def test_a_judge_that_only_knows_easy_problems_loses_its_weight_and_gets_it_back
 
 
 def test_few_groups_take_no_weight(guard: StaticGuard):
-    watch = build_watch(ToldJudge(honest), guard)
-    watch.calibrated()
-    watch.witness(*examined(*([EASY, HARD] * 20)[1:]))
-    assert watch.metrics()["judge/weight"] == 1.0 and watch.metrics()["judge/within_auroc_groups"] == 39
+    monitor = build_monitor(ToldJudge(honest), guard)
+    monitor.calibrated()
+    monitor.witness(*examined(*([EASY, HARD] * 20)[1:]))
+    assert monitor.metrics()["judge/weight"] == 1.0 and monitor.metrics()["judge/within_auroc_groups"] == 39
 
 
 def test_a_run_whose_judge_orders_no_group_ends(guard: StaticGuard):
-    watch = build_watch(ToldJudge(honest), guard)
-    watch.witness(*examined(TRUE_PAIRS))
+    monitor = build_monitor(ToldJudge(honest), guard)
+    monitor.witness(*examined(TRUE_PAIRS))
     for strike in range(1, STRIKES):
-        watch.witness(*examined(*[EASY, HARD] * 20))
-        watch.review(strike, [])
-    watch.witness(*examined(*[EASY, HARD] * 20))
+        monitor.witness(*examined(*[EASY, HARD] * 20))
+        monitor.review(strike, [])
+    monitor.witness(*examined(*[EASY, HARD] * 20))
     with pytest.raises(AlarmError, match="no proven skill within groups"):
-        watch.review(STRIKES, [])
+        monitor.review(STRIKES, [])
 
 
 def test_audited_own_attempts_take_the_weight_and_a_strangers_do_not(guard: StaticGuard):
@@ -316,11 +324,11 @@ def test_audited_own_attempts_take_the_weight_and_a_strangers_do_not(guard: Stat
     def audited(peer: str) -> Metrics:
         with MontySandbox() as sandbox:
             auditor = Auditor(sandbox, share=1.0, window=500, seed=0, own="peer")
-            watch = build_watch(ToldJudge(honest), guard, auditor=auditor, on_alarm="warn")
+            monitor = build_monitor(ToldJudge(honest), guard, auditor=auditor, on_alarm="warn")
             for iteration in range(1, 8):
                 attempts = [reviewed(each, code, 0.5) for each in problems for code in (RIGHT, *wrong)]
-                watch.review(iteration, [replace(each, peer=peer) for each in attempts])
-            return watch.metrics()
+                monitor.review(iteration, [replace(each, peer=peer) for each in attempts])
+            return monitor.metrics()
 
     own, strange = audited("peer"), audited("stranger")
     assert (own["judge/weight"], own["audit/within_auroc"], own["audit/within_auroc_pairs"]) == (0.0, 0.5, 180)
@@ -333,12 +341,12 @@ def test_audited_own_attempts_take_the_weight_and_a_strangers_do_not(guard: Stat
 
 def test_a_watch_is_found_again_as_it_was_left(guard: StaticGuard, tmp_path: Path):
     judge = ToldJudge(honest)
-    left = build_watch(judge, guard)
+    left = build_monitor(judge, guard)
     left.witness(*examined(TRUE_PAIRS))
     left.witness(*examined(HACKED_PAIRS))
     left.calibrated()
     left.save(tmp_path)
-    found = build_watch(judge, guard)
+    found = build_monitor(judge, guard)
     found.load(tmp_path)
     judge.asked.clear()
     assert found.calibrated() == left.calibrated() and found.alarms == left.alarms != ()
@@ -346,12 +354,12 @@ def test_a_watch_is_found_again_as_it_was_left(guard: StaticGuard, tmp_path: Pat
 
 
 def test_another_judge_starts_without_memory(guard: StaticGuard, tmp_path: Path):
-    left = build_watch(ToldJudge(honest), guard)
+    left = build_monitor(ToldJudge(honest), guard)
     left.witness(*examined(TRUE_PAIRS))
     left.witness(*examined(HACKED_PAIRS))
     assert left.alarms
     left.save(tmp_path)
-    other = build_watch(ToldJudge(honest), guard, identity="another")
+    other = build_monitor(ToldJudge(honest), guard, identity="another")
     other.load(tmp_path)
     assert other.alarms == ()
 
@@ -360,17 +368,17 @@ def test_another_judge_starts_without_memory(guard: StaticGuard, tmp_path: Path)
 def test_a_damaged_memory_is_a_damaged_checkpoint(guard: StaticGuard, tmp_path: Path, damage: bytes):
     (tmp_path / "watch.json").write_bytes(damage)
     with pytest.raises(CheckpointError, match=r"watch\.json"):
-        build_watch(ToldJudge(honest), guard).load(tmp_path)
+        build_monitor(ToldJudge(honest), guard).load(tmp_path)
 
 
 def test_the_rates_are_those_of_the_metrics_and_those_of_a_judge_without_skill_tell_nothing(guard: StaticGuard) -> None:
-    watch = build_watch(ToldJudge(honest), guard)
-    assert watch.rates() is None
-    watch.calibrated()
-    rates, metrics = watch.rates(), watch.metrics()
+    monitor = build_monitor(ToldJudge(honest), guard)
+    assert monitor.rates() is None
+    monitor.calibrated()
+    rates, metrics = monitor.rates(), monitor.metrics()
     assert rates is not None and rates.wrong > 50 < rates.right
     assert rates.false_positive == metrics["judge/canary_false_positive_share"]
     assert rates.false_negative == metrics["judge/canary_false_negative_share"]
-    blind = build_watch(ToldJudge(lambda _: 0.0), guard)
+    blind = build_monitor(ToldJudge(lambda _: 0.0), guard)
     blind.calibrated()
     assert blind.rates() is not None and (blind.rates().false_positive, blind.rates().false_negative) == (1.0, 0.0)

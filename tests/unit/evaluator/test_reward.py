@@ -59,15 +59,11 @@ def test_correctness_outweighs_everything_else_together(right: StaticReport, wro
     assert good.reward > bad.reward
 
 
-@pytest.mark.parametrize(
-    ("change", "most"),
-    [
-        ({"code": None, "parses": False, "refusal": "no Python fence"}, 0.05),
-        ({"parses": False, "refusal": "unparseable: x"}, 0.10),
-        ({"entry_defined": False}, 0.15),
-        ({"arity_ok": False}, 0.15),
-    ],
-)
+@pytest.mark.parametrize(("change", "most"), [
+    ({"code": None, "parses": False, "refusal": "no Python fence"}, 0.05),
+    ({"parses": False, "refusal": "unparseable: x"}, 0.10), ({"entry_defined": False}, 0.15),
+    ({"arity_ok": False}, 0.15),
+])  # fmt: skip
 def test_a_certain_failure_is_capped_and_the_judge_is_ignored(change: dict[str, object], most: float):
     report = replace(FINE, **change)  # pyright: ignore[reportArgumentType]
     made = verdict(report, 1.0, True)

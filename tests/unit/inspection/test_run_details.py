@@ -7,16 +7,10 @@ import pytest
 
 from codezero.config import NodeConfig
 from codezero.errors import UnreadableError
-from codezero.inspection.run_details import (
-    MAX_TAIL,
-    SETTINGS,
-    read_checkpoints,
-    read_log,
-    read_settings,
-)
+from codezero.inspection.run_details import MAX_TAIL, SETTINGS, read_checkpoints, read_log, read_settings
+from codezero.monitor.build import record_settings
 from codezero.settings import compose
-from codezero.solver.manifest import PolicyFingerprint, write_manifest
-from codezero.wiring.monitor import record_settings
+from codezero.solver.checkpoint import PolicyFingerprint, write_manifest
 
 
 def test_the_settings_of_a_run_say_where_each_came_from_and_hide_secrets(

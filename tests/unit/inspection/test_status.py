@@ -1,4 +1,4 @@
-"""One page about a run, from its files: what is not known is not shown as zero."""
+"""One view of a run, made of every file that its processes write, or without some: what is not known is not zero."""
 
 import json
 import os
@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.api_server import OTHER, full_row, monitor
+from builders.monitor import PEER
 
-from codezero.chain.outbox_db import OutboxStore
+from codezero.chain.outbox import OutboxStore
 from codezero.cli import main
 from codezero.errors import ConfigError
-from codezero.inspection.status import newest_run, read_run
-from codezero.inspection.status_view import headline, page, print_status
-from codezero.system.pidfile import is_there, start_of
-
-PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
+from codezero.inspection.status import RunFiles, headline, newest_run, print_status, read_run, status_lines
+from codezero.monitor.run_types import MAX_PEERS
+from codezero.swarm.network_status import FOLDER, NetworkStatus, PeerLine, write_status
+from codezero.system.child import is_there, start_of
 
 
 @pytest.fixture
@@ -36,7 +37,10 @@ def play(run: Path, *rows: dict[str, object]) -> None:
 
 def test_a_run_that_has_not_begun_is_unknown_and_not_zero(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = read_run(run)
-    assert (status.iteration, status.reward, status.submissions, status.running) == (None, None, None, False)
+    assert (status.view.iteration, status.view.reward, status.submissions, status.view.running) == (*[None] * 3, False)
+    view = status.view
+    assert (view.name, view.updated, view.outbox) == ("unknown", None, None)
+    assert view.series == {} and view.peers == [] and view.difficulty == []
     print_status(status)
     assert "unknown" in capsys.readouterr().out
 
@@ -47,10 +51,10 @@ def test_what_a_run_wrote_last_is_shown(run: Path) -> None:
         {"iteration": 1, "round": 3, "reward/mean": 0.25, "eval/average_at_8": 0.5, "tolerated/ChainError": 0},
         {"iteration": 2, "round": 4, "reward/mean": None, "difficulty/level": 3, "tolerated/SwarmError": 2},
     )
-    status = read_run(run)
-    assert (status.iteration, status.round, status.level, status.running) == (2, 4, 3, True)
-    assert (status.reward, status.executed) == (0.25, 0.5)
-    assert status.tolerated == {"SwarmError": 2}
+    view = read_run(run).view
+    assert (view.iteration, view.round, view.level, view.running) == (2, 4, 3, True)
+    assert (view.reward, view.exams[-1].average) == (0.25, 0.5)
+    assert view.tolerated == {"SwarmError": 2}
 
 
 def test_problems_refused_and_wrong_are_shown(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,20 +77,14 @@ def test_what_stands_in_for_a_data_set_is_said_as_long_as_it_does(
     why = "synthetic problems stand in: mbpp cannot be read: \x1b[31mno hub"
     play(run, {"iteration": 1, "round": 1, "time": 1.0, "problems/stand_ins": "of an earlier start"})
     node(run, pid=os.getpid(), stand_ins=why)  # it has begun and written no row yet
-    assert read_run(run).stand_ins == why
+    assert read_run(run).view.stand_ins == why
     print_status(read_run(run))
     shown = capsys.readouterr().out
     assert "synthetic problems stand in: mbpp cannot be read" in shown and "\x1b[31m" not in shown
-    rows = [
-        {"iteration": 2, "time": time.time(), "problems/stand_ins": "mbpp is lost"},
-        {"iteration": 3, "time": time.time()},
-    ]
-    with (run / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps(rows[0]) + "\n")
-    assert read_run(run).stand_ins == "mbpp is lost"
-    with (run / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps(rows[1]) + "\n")
-    assert read_run(run).stand_ins == ""
+    for iteration, lost in ((2, {"problems/stand_ins": "mbpp is lost"}), (3, {})):
+        with (run / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps({"iteration": iteration, "time": time.time(), **lost}) + "\n")
+        assert read_run(run).view.stand_ins == lost.get("problems/stand_ins", "")
 
 
 def test_submissions_are_counted_with_their_reasons(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,8 +93,8 @@ def test_submissions_are_counted_with_their_reasons(run: Path, capsys: pytest.Ca
     for round_number in range(3):
         store.add(round_number, round_number, 0.5, None)
         store.seal(round_number)
-    first, second, _ = store.unsettled()
-    store.settle(first, "accepted", hash="0x1")
+    first, second, _ = store.pending()
+    store.settle(first, "accepted", tx_hash="0x1")
     store.settle(second, "refused", reason="the round has not been opened\x1b[31m")
     store.close()
     sent = read_run(run).submissions
@@ -105,12 +103,6 @@ def test_submissions_are_counted_with_their_reasons(run: Path, capsys: pytest.Ca
     shown = capsys.readouterr().out
     assert "1 accepted, 1 pending, 1 refused" in shown and "1 times: the round has not been opened" in shown
     assert "\x1b[31m" not in shown
-
-
-def test_an_outbox_that_cannot_be_read_is_a_problem_and_not_an_absence(run: Path) -> None:
-    (run / "outbox-5-abc.db").write_bytes(b"not a database" * 100)
-    sent = read_run(run).submissions
-    assert sent and "cannot be read" in sent.problem
 
 
 def test_the_newest_run_is_taken_or_the_one_that_is_named(run: Path) -> None:
@@ -125,13 +117,6 @@ def test_the_newest_run_is_taken_or_the_one_that_is_named(run: Path) -> None:
         newest_run(base / "nowhere", "")
 
 
-def test_the_command_prints_json_and_tells_what_is_missing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    play(run, {"iteration": 7, "round": 1})
-    assert main(["status", "--json", f"run.directory={run.parent}"]) == 0
-    assert json.loads(capsys.readouterr().out)["iteration"] == 7
-    assert main(["status", f"run.directory={run.parent / 'nothing'}"]) == 2
-
-
 KEYS = {
     "facts",
     *("run", "name", "peer_id", "account", "running", "stopped", "problem", "iteration", "round"),
@@ -143,20 +128,17 @@ KEYS = {
 
 def test_the_keys_for_programs_stay_the_same(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exam = {"eval/average_at_8": 0.5, "eval/ci_low": 0.4, "eval/ci_high": 0.6, "eval/source": "executed"}
-    within = dict(zip(("", "_low", "_high", "_pairs"), (0.5, 0.4, 0.6, 120), strict=True))
-    judge = {
-        "judge/unavailable_share": 0.0,
-        "judge/weight": 0.0,
-        **{f"judge/within_auroc{part}": value for part, value in within.items()},
-    }
+    judge = {f"judge/within_auroc{part}": value for part, value in {"": 0.5, "_low": 0.4, "_high": 0.6}.items()}
+    judge |= {"judge/within_auroc_pairs": 120, "judge/unavailable_share": 0.0, "judge/weight": 0.0}
     play(run, {"iteration": 7, "round": 1, **exam, **judge})
     OutboxStore(run / "outbox-5-abc.db").close()
     assert main(["status", "--json", f"run.directory={run.parent}"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert {*told} == KEYS
-    assert told["judge"] == "AUROC 0.50 [0.40, 0.60] within groups, of 120 pairs; it has no weight"
-    assert {*told["submissions"]} == {"collecting", "pending", "accepted", "refused", "reasons", "last", "problem"}
-    assert (told["executed_samples"], told["executed_low"], told["executed_source"]) == (8, 0.4, "executed")
+    shown = json.loads(capsys.readouterr().out)
+    assert {*shown} == KEYS and shown["iteration"] == 7
+    assert main(["status", f"run.directory={run.parent / 'nothing'}"]) == 2
+    assert shown["judge"] == "AUROC 0.50 [0.40, 0.60] within groups, of 120 pairs; it has no weight"
+    assert {*shown["submissions"]} == {"collecting", "pending", "accepted", "refused", "reasons", "last", "problem"}
+    assert (shown["executed_samples"], shown["executed_low"], shown["executed_source"]) == (8, 0.4, "executed")
 
 
 def node(run: Path, **told: Any) -> None:
@@ -166,24 +148,22 @@ def node(run: Path, **told: Any) -> None:
 def test_the_first_line_says_what_is_wrong(run: Path) -> None:
     first, now = {"iteration": 1, "seconds": 1.0, "time": time.time() - 1000}, os.getpid()
     play(run, first)
-    assert "running, but no step for 1000 s" in headline(read_run(run)).plain
+    assert "running, but no step for 1000 s" in headline(read_run(run))
     silent = {"attempts/count": 8, "attempts/learned_share": 0.0, "attempts/no_verdict_share": 1.0}
     play(run, first | {"time": time.time(), "attempts/no_verdict_reason": "the judge sleeps"} | silent)
-    assert "running, but 100.0 % of the attempts have no verdict (the judge sleeps)" in headline(read_run(run)).plain
-    lines = page(read_run(run))
-    assert "0.0 % of the attempts learned, — cut off, 100.0 % unjudged: the judge sleeps" in str(
-        [*lines.columns[1].cells]
-    )
+    assert "running, but 100.0 % of the attempts have no verdict (the judge sleeps)" in headline(read_run(run))
+    attempts = dict(status_lines(read_run(run)))["attempts"]
+    assert "0.0 % of the attempts learned, — cut off, 100.0 % unjudged: the judge sleeps" in attempts
     play(run, first | {"time": time.time()})
-    assert " · running · " in headline(read_run(run)).plain and read_run(run).problem == ""
+    assert " · running · " in headline(read_run(run)) and read_run(run).problem == ""
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
     node(run, pid=ended.pid)
-    assert "not running: the process of the run is gone" in headline(read_run(run)).plain
+    assert "not running: the process of the run is gone" in headline(read_run(run))
     node(run, pid=now, stopped="stopped by an error")
-    assert "not running: the run was stopped by an error" in headline(read_run(run)).plain
+    assert "not running: the run was stopped by an error" in headline(read_run(run))
     node(run, pid=now, stopped="max_iterations reached")
-    assert "not running: max_iterations reached" in headline(read_run(run)).plain and read_run(run).problem == ""
+    assert "not running: max_iterations reached" in headline(read_run(run)) and read_run(run).problem == ""
 
 
 def test_another_process_with_the_number_of_a_dead_one_is_not_it(run: Path) -> None:
@@ -191,9 +171,9 @@ def test_another_process_with_the_number_of_a_dead_one_is_not_it(run: Path) -> N
     assert mine is not None and is_there(os.getpid(), mine) and not is_there(os.getpid(), mine - 1)
     play(run, {"iteration": 1, "time": time.time()})
     node(run, pid=os.getpid(), start_ticks=mine)
-    assert read_run(run).running
+    assert read_run(run).view.running
     node(run, pid=os.getpid(), start_ticks=mine - 1)
-    assert not read_run(run).running
+    assert not read_run(run).view.running
 
 
 def test_a_process_that_nobody_has_buried_is_dead() -> None:
@@ -218,3 +198,69 @@ def test_a_wallet_is_made_imported_and_shown(tmp_path: Path, capsys: pytest.Capt
     assert made["address"] == "0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A"
     assert main(["wallet", "create", *settings]) == 2
     assert "never overwritten" in capsys.readouterr().err
+
+
+def peer_line(peer: str, ago: float, reason: str = "") -> PeerLine:
+    return PeerLine(
+        peer=peer, heard_seconds_ago=ago, bodies=1, groups=9, size=10, failures={}, penalty=0.5,
+        state="quarantined" if reason else "ok", reason=reason,
+    )  # fmt: skip
+
+
+def network(*peers: PeerLine) -> NetworkStatus:
+    return NetworkStatus(
+        time=1000.0, me=PEER[:46].replace("0", "1"), addresses=["/ip4/127.0.0.1/tcp/1"] * 50, neighbours=3, round=1,
+        shards=1, reachable=None, reachability="not known yet", peers=list(peers),
+    )  # fmt: skip
+
+
+def test_what_the_network_and_the_solver_know_of_a_peer_is_put_together(tmp_path: Path) -> None:
+    made = monitor(tmp_path)
+    made.started(0)
+    told = {f"swarm/external_judged/{OTHER}": 4, f"swarm/external_used/{OTHER}": 1}
+    made.observe(1, full_row(1) | told, [])
+    (tmp_path / FOLDER).mkdir()
+    write_status(tmp_path / FOLDER, network(peer_line(OTHER, 10.0), peer_line(OTHER[::-1], 20.0, "sent junk")))
+    view = RunFiles(tmp_path).view("one")
+    made.close("asked to stop")
+    good, bad = view.peers
+    assert (good.last_seen, good.groups, good.judged, good.share_used, good.state) == (990.0, 9, 4, 0.25, "ok")
+    assert (bad.share_used, bad.state, bad.reason) == (None, "quarantined", "sent junk")
+    assert view.network and view.network.neighbours == 3 and len(view.network.addresses) == 32
+
+
+def test_a_crowd_of_peers_is_bounded(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).mkdir()
+    alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZ"
+    crowd = [peer_line("Qm" + alphabet[n // 32] + alphabet[n % 32] + "a" * 40, float(n)) for n in range(500)]
+    write_status(tmp_path / FOLDER, network(*crowd))
+    assert len(RunFiles(tmp_path).view("one").peers) == MAX_PEERS
+
+
+def test_an_outbox_is_shown_with_its_account_or_its_problem(tmp_path: Path) -> None:
+    store = OutboxStore(tmp_path / "outbox-5-abc.db", {"account": "0xabc", "peer": PEER})
+    store.add(1, 1, 0.5, None)
+    store.seal(1)
+    store.settle(store.pending()[0], "refused", reason="<b>no</b>")
+    store.close()
+    view = RunFiles(tmp_path).view("one")
+    assert view.account == "0xabc" and view.outbox
+    assert (view.outbox.refused, view.outbox.reasons) == (1, {"<b>no</b>": 1})
+    (tmp_path / "outbox-5-abc.db").write_bytes(b"junk" * 500)
+    view = RunFiles(tmp_path).view("one")
+    assert view.account == "" and view.outbox and "cannot be read" in view.outbox.problem
+
+
+def test_a_run_that_loads_its_models_is_running_already(tmp_path: Path) -> None:
+    made = monitor(tmp_path)
+    made.busy("loading the libraries")
+    view = RunFiles(tmp_path).view("one")
+    assert view.running and view.peer_id == PEER and view.limit_seconds > 1_000
+
+
+@pytest.mark.parametrize(
+    "junk", ["", "{", '{"pid": -1}', '{"facts": 3}', '{"facts": {"a": [1]}, "stopped": 5, "began": "x"}', "[" * 9000]
+)
+def test_a_node_file_of_any_kind_is_survived(tmp_path: Path, junk: str) -> None:
+    (tmp_path / "node.json").write_text(junk)
+    assert RunFiles(tmp_path).view("one").running is False

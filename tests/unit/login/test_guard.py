@@ -12,7 +12,7 @@ from aiohttp import web
 from builders.login import Page, page
 from fakes.authenticator import Authenticator
 
-from codezero.login.guard import Access, add_routes
+from codezero.login.guard import Access
 from codezero.login.server import build_app, page_routes
 
 
@@ -88,9 +88,7 @@ def test_a_passkey_is_of_the_host_that_it_was_made_at(tmp_path: Path, at: str) -
         assert ("Secure" in tab.cookies[-1]) == at.startswith("https")
         assert tab.log_in_with(key).status == 200
         for other in ("", *FURTHER):
-            ticket, options = tab.options("/api/login/passkey/options", {})
-            credential, prf = key.get(options, other or tab.origin)
-            body = {"ticket": ticket, "credential": credential, "prf": prf}
+            body = tab.login_body(key, other or tab.origin)
             assert tab.post("/api/login/passkey/verify", body).status == (200 if other == at else 403)
         tab.at = FURTHER[2] if "proxy" not in at else ""
         refused = tab.post("/api/login/passkey/options", {})
@@ -106,14 +104,11 @@ def test_probes_are_answered_by_number_too(tab: Page) -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        {"Origin": None},
-        {"Origin": "http://evil.example"},
-        {"Origin": "null"},
-        {"Origin": "http://localhost"},
-        {"Origin": "http://localhost:1"},
-        {"Sec_Fetch_Site": "cross-site"},
-        {"Sec_Fetch_Site": "same-site"},
-        {"Sec_Fetch_Site": "none"},
+        *(
+            {"Origin": origin}
+            for origin in (None, "http://evil.example", "null", "http://localhost", "http://localhost:1")
+        ),
+        *({"Sec_Fetch_Site": site} for site in ("cross-site", "same-site", "none")),
         {"Origin": None, "Authorization": "Bearer wrong"},
     ],
 )
@@ -136,10 +131,8 @@ def test_foreign_pages_read_no_data_and_may_link_here(tab: Page) -> None:
 
 
 def test_a_program_with_the_token_needs_no_origin_and_may_have_none(tab: Page) -> None:
-    bearer = f"Bearer {tab.token}"
-    assert (
-        tab.post("/api/logout", {"lock": False}, Origin=None, Sec_Fetch_Site=None, Authorization=bearer).status == 200
-    )
+    bearer, body = f"Bearer {tab.token}", {"lock": False}
+    assert tab.post("/api/logout", body, Origin=None, Sec_Fetch_Site=None, Authorization=bearer).status == 200
     evil = tab.post("/api/logout", {"lock": False}, Origin="http://evil.example", Authorization=bearer)
     assert evil.status == 403
 
@@ -180,10 +173,10 @@ def test_a_stream_ends_when_its_reader_is_logged_out(tab: Page) -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        {"Content_Type": "text/plain"},
-        {"Content_Type": "application/x-www-form-urlencoded"},
-        {"Content_Type": None},
-        {"Content_Type": "application/json5"},
+        *(
+            {"Content_Type": kind}
+            for kind in ("text/plain", "application/x-www-form-urlencoded", None, "application/json5")
+        ),
         {"Content_Encoding": "gzip"},
     ],
 )
@@ -202,22 +195,11 @@ def test_a_body_over_the_limit_is_refused_announced_or_not(tab: Page) -> None:
     connection.close()
 
 
-MALFORMED = [
-    b"",
-    b"{",
-    b"null",
-    b"[]",
-    b"{}",
-    b"\xff",
-    b'{"code":7}',
-    b'{"code":"x","more":1}',
-    b"[" * 9000,
-    b'{"code":"\\ud800"}',
-    b'{"code":"' + b"x" * 33 + b'"}',
-]
-
-
-@pytest.mark.parametrize("raw", MALFORMED)
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"{", b"null", b"[]", b"{}", b"\xff", b'{"code":7}', b'{"code":"x","more":1}', b"[" * 9000,
+     b'{"code":"\\ud800"}', b'{"code":"' + b"x" * 33 + b'"}'],
+)  # fmt: skip
 def test_a_body_of_another_form_is_refused_in_one_line(tab: Page, raw: bytes) -> None:
     refused = tab.ask("POST", "/api/claim/passkey/options", raw=raw)
     assert refused.status == 400 and "the request is" in refused.error
@@ -266,9 +248,8 @@ def test_what_is_not_http_fills_no_log(tab: Page, caplog: pytest.LogCaptureFixtu
 
 
 def test_a_path_has_one_access(tab: Page) -> None:
-    app = build_app(tab.login)
     with pytest.raises(ValueError, match="two kinds of access"):
-        add_routes(app, {Access.OPEN: [web.get("/api/sign-transaction", hello)]})
+        build_app(tab.login, {Access.OPEN: [web.get("/api/sign-transaction", hello)]})
 
 
 def test_files_of_the_page(tmp_path: Path) -> None:

@@ -15,16 +15,9 @@ from codezero.errors import WalletError
 def test_claim_restart_logout_and_login_again_to_the_same_address(tmp_path: Path) -> None:
     key = Authenticator()
     with page(tmp_path) as tab:
-        assert tab.state() | {"chain_id": None} == {
-            "claimed": False,
-            "methods": ["passkey", "passphrase"],
-            "method": None,
-            "logged_in": False,
-            "unlocked": False,
-            "address": None,
-            "expires": None,
-            "chain_id": None,
-        }
+        nothing = dict.fromkeys(("method", "address", "expires", "chain_id"))
+        nothing |= dict.fromkeys(("claimed", "logged_in", "unlocked"), False)
+        assert tab.state() | {"chain_id": None} == nothing | {"methods": ["passkey", "passphrase"]}
         claimed = tab.claim_with(key)
         assert claimed.status == 200, claimed.raw
         state, cookie, clock = claimed.json, tab.cookie, tab.clock
@@ -71,10 +64,9 @@ def test_a_wrong_code_claims_nothing_and_five_make_a_new_one(tmp_path: Path) -> 
 
 def test_a_code_is_good_for_one_claim(tmp_path: Path) -> None:
     with page(tmp_path) as tab:
-        ticket, options = tab.options("/api/claim/passkey/options", {"code": tab.codes[0]})
+        body = tab.claim_body(Authenticator())
         assert tab.claim_with(Authenticator()).status == 200
-        credential, prf = Authenticator().create(options, tab.origin)
-        late = tab.post("/api/claim/passkey/verify", {"ticket": ticket, "credential": credential, "prf": prf})
+        late = tab.post("/api/claim/passkey/verify", body)
         assert late.status == 409 and "has an owner" in late.error
         assert tab.post("/api/claim/passkey/options", {"code": tab.codes[0]}).status == 409
         (tmp_path / "owner.json").unlink()
@@ -104,14 +96,9 @@ def test_another_origin_signed_by_the_browser_is_refused(tmp_path: Path) -> None
     key = Authenticator()
     with page(tmp_path) as tab:
         for origin in ("http://evil.example", "http://localhost:1", f"https://localhost:{tab.port}"):
-            ticket, options = tab.options("/api/claim/passkey/options", {"code": tab.codes[0]})
-            credential, prf = key.create(options, origin)
-            sent = {"ticket": ticket, "credential": credential, "prf": prf}
-            assert "origin" in tab.post("/api/claim/passkey/verify", sent).error
+            assert "origin" in tab.post("/api/claim/passkey/verify", tab.claim_body(key, origin)).error
         tab.claim_with(key)
-        ticket, options = tab.options("/api/login/passkey/options", {})
-        credential, prf = key.get(options, "http://evil.example")
-        refused = tab.post("/api/login/passkey/verify", {"ticket": ticket, "credential": credential, "prf": prf})
+        refused = tab.post("/api/login/passkey/verify", tab.login_body(key, "http://evil.example"))
         assert refused.status == 403 and "origin" in refused.error
 
 
@@ -126,15 +113,12 @@ def test_a_ticket_is_used_once_and_not_for_long(tmp_path: Path) -> None:
     key = Authenticator()
     with page(tmp_path) as tab:
         tab.claim_with(key)
-        ticket, options = tab.options("/api/login/passkey/options", {})
-        credential, prf = key.get(options, tab.origin)
-        sent = {"ticket": ticket, "credential": credential, "prf": prf}
-        assert tab.post("/api/login/passkey/verify", sent).status == 200
-        assert "used already" in tab.post("/api/login/passkey/verify", sent).error
-        ticket, options = tab.options("/api/login/passkey/options", {})
-        credential, prf = key.get(options, tab.origin)
+        body = tab.login_body(key)
+        assert tab.post("/api/login/passkey/verify", body).status == 200
+        assert "used already" in tab.post("/api/login/passkey/verify", body).error
+        body = tab.login_body(key)
         tab.clock.now += 300
-        late = tab.post("/api/login/passkey/verify", {"ticket": ticket, "credential": credential, "prf": prf})
+        late = tab.post("/api/login/passkey/verify", body)
         assert late.status == 403 and "five minutes" in late.error
 
 
@@ -161,13 +145,11 @@ def test_a_count_that_does_not_grow_is_refused(tmp_path: Path) -> None:
 def test_an_authenticator_without_a_secret_cannot_claim_until_it_gives_one(tmp_path: Path) -> None:
     key = Authenticator()
     with page(tmp_path) as tab:
-        ticket, options = tab.options("/api/claim/passkey/options", {"code": tab.codes[0]})
-        credential, prf = key.create(options, tab.origin)
-        sent = {"ticket": ticket, "credential": credential}
-        refused = tab.post("/api/claim/passkey/verify", sent | {"prf": None})
+        body = tab.claim_body(key)
+        refused = tab.post("/api/claim/passkey/verify", body | {"prf": None})
         assert refused.status == 422 and "use a passphrase" in refused.error
         assert not tab.state()["claimed"]
-        assert tab.post("/api/claim/passkey/verify", sent | {"prf": prf}).status == 200
+        assert tab.post("/api/claim/passkey/verify", body).status == 200
 
 
 def test_another_secret_opens_nothing(tmp_path: Path) -> None:
@@ -199,13 +181,12 @@ def test_another_passkey_and_another_key_are_refused(tmp_path: Path) -> None:
 def test_an_attestation_is_not_looked_at(tmp_path: Path) -> None:
     key = Authenticator()
     with page(tmp_path) as tab:
-        ticket, options = tab.options("/api/claim/passkey/options", {"code": tab.codes[0]})
-        credential, prf = key.create(options, tab.origin)
-        said = cbor2.loads(decode(credential["response"]["attestationObject"]))
-        said |= {"fmt": "tpm", "attStmt": {"x5c": [b"\xff" * 99], "ver": 2.0}}
-        credential["response"]["attestationObject"] = encode(cbor2.dumps(said))
-        sent = {"ticket": ticket, "credential": credential, "prf": prf}
-        assert tab.post("/api/claim/passkey/verify", sent).status == 200
+        body = tab.claim_body(key)
+        response = body["credential"]["response"]
+        attestation = {"fmt": "tpm", "attStmt": {"x5c": [b"\xff" * 99], "ver": 2.0}}
+        attestation = cbor2.loads(decode(response["attestationObject"])) | attestation
+        response["attestationObject"] = encode(cbor2.dumps(attestation))
+        assert tab.post("/api/claim/passkey/verify", body).status == 200
 
 
 def test_a_public_key_that_is_no_point_of_the_curve_is_refused(tmp_path: Path) -> None:

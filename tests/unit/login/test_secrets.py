@@ -42,10 +42,10 @@ def test_a_passkeys_secrets_are_nowhere(tmp_path: Path, caplog: pytest.LogCaptur
     key = Authenticator()
     with page(tmp_path) as tab:
         tab.post("/api/claim/passkey/options", {"code": "1234-5678"})
-        ticket, options = tab.options("/api/claim/passkey/options", {"code": tab.codes[0]})
-        credential, prf = key.create(options, tab.origin)
-        tab.post("/api/claim/passkey/verify", {"ticket": ticket, "credential": credential, "prf": prf})
-        secrets: set[bytes | str] = {tab.login.vault.key(), decode(prf), tab.cookie, tab.codes[0], ticket}
+        body = tab.claim_body(key)
+        tab.post("/api/claim/passkey/verify", body)
+        prf = body["prf"]
+        secrets: set[bytes | str] = {tab.login.vault.key(), decode(prf), tab.cookie, tab.codes[0], body["ticket"]}
         tab.log_in_with(key)
         tab.log_in_with(key, prf=prf[::-1])
         assert sign(tab, tab.token) == 200

@@ -9,8 +9,7 @@ from builders.login import Page, ThrowAway, page
 from eth_account import Account
 from fakes.authenticator import Authenticator
 
-from codezero.chain.remote_signer import RemoteWallet
-from codezero.chain.wallet import transaction_fields
+from codezero.chain.wallet import RemoteWallet, transaction_fields
 from codezero.errors import WalletError
 from codezero.login.login import log_out
 
@@ -31,13 +30,8 @@ def remote(tab: Page, tmp_path: Path) -> RemoteWallet:
 
 
 def sign(tab: Page, fields: object) -> Any:
-    return tab.post(
-        "/api/sign-transaction",
-        {"transaction": fields},
-        Origin=None,
-        Sec_Fetch_Site=None,
-        Authorization=f"Bearer {tab.token}",
-    )
+    headers: dict[str, str | None] = {"Origin": None, "Sec_Fetch_Site": None, "Authorization": f"Bearer {tab.token}"}
+    return tab.post("/api/sign-transaction", {"transaction": fields}, **headers)
 
 
 @pytest.mark.parametrize("to", [ASKED["to"], None])
@@ -75,20 +69,9 @@ def test_a_restart_goes_on_signing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"value": 1},
-        {"type": 0},
-        {"gas": -1},
-        {"nonce": 1 << 63},
-        {"nonce": 1.5},
-        {"to": "0x12"},
-        {"to": None},
-        {"data": "0x1"},
-        {"data": "0x11\n"},
-        {"accessList": []},
-        {"chainId": "1"},
-    ],
-)
+    [{"value": 1}, {"type": 0}, {"gas": -1}, {"nonce": 1 << 63}, {"nonce": 1.5}, {"to": "0x12"}, {"to": None},
+     {"data": "0x1"}, {"data": "0x11\n"}, {"accessList": []}, {"chainId": "1"}],
+)  # fmt: skip
 def test_what_is_no_such_transaction_is_refused(tab: Page, change: dict[str, object]) -> None:
     tab.claim_with(Authenticator())
     refused = sign(tab, FIELDS | change)

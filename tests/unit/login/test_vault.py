@@ -1,10 +1,15 @@
 """A passphrase claims the node and opens its key; guessing it is slow."""
 
+import fcntl
 from pathlib import Path
 
 import pytest
 from builders.login import PASSPHRASE, Page, page
 from fakes.authenticator import Authenticator
+
+from codezero.errors import LoginError
+from codezero.login import vault
+from codezero.login.vault import LOCK, Folder
 
 
 def claim(tab: Page, passphrase: str = PASSPHRASE) -> str:
@@ -38,12 +43,6 @@ def test_a_passphrase_out_of_bounds_claims_nothing(tmp_path: Path, passphrase: o
         assert str(passphrase) not in refused.error or passphrase in ("", None, 7)
 
 
-def test_a_wrong_code_claims_nothing(tmp_path: Path) -> None:
-    with page(tmp_path) as tab:
-        assert tab.post("/api/claim/passphrase", {"code": "x", "passphrase": PASSPHRASE}).status == 403
-        assert not tab.state()["claimed"]
-
-
 def test_guesses_are_few(tmp_path: Path) -> None:
     with page(tmp_path) as tab:
         claim(tab)
@@ -70,3 +69,14 @@ def test_who_claimed_otherwise_is_told_so(tmp_path: Path) -> None:
         tab.claim_with(Authenticator())
         refused = tab.post("/api/login/passphrase", {"passphrase": PASSPHRASE})
         assert refused.status == 409 and "claimed with a passkey" in refused.error
+
+
+def test_a_lock_that_another_process_keeps_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vault, "LOCK_SECONDS", 0.05)
+    folder = Folder(tmp_path)
+    with (tmp_path / LOCK).open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(LoginError, match=r"another process holds .*login\.lock"), folder.locked():
+            raise AssertionError("it was not alone")
+    with folder.locked():
+        assert (tmp_path / LOCK).exists()

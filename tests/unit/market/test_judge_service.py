@@ -2,8 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -46,21 +45,14 @@ class Judge:
         return [(len(group.completions[0].text),) for group in groups]
 
     def parts(self) -> JudgeParts:
-        return JudgeParts(
-            draw=lambda: PROBLEM, score=self.score, read=self.read, sign=bytes, public_key=b"key", card=CARD
-        )
+        more: Any = {"read": self.read, "sign": bytes, "public_key": b"key", "card": CARD}
+        return JudgeParts(draw=lambda: PROBLEM, score=self.score, **more)
 
 
 def serve(test: Callable[[CLIENT, Judge], Awaitable[None]], **how: Any) -> None:
-    @asynccontextmanager
-    async def running(judge: Judge) -> AsyncIterator[CLIENT]:
-        app = JudgeService(judge.parts(), **({"token": ""} | how)).app()
-        async with TestClient(TestServer(app)) as client:
-            yield client
-
     async def go() -> None:
         judge = Judge()
-        async with running(judge) as client:
+        async with TestClient(TestServer(JudgeService(judge.parts(), **({"token": ""} | how)).app())) as client:
             await test(client, judge)
 
     asyncio.run(go())
@@ -92,14 +84,21 @@ def test_the_unchanged_clients_routes(slash: str) -> None:
     serve(test)
 
 
-def test_an_answer_to_another_round_and_too_long_a_one() -> None:
+def test_an_answer_to_another_round_too_long_a_one_and_a_judge_that_cannot_answer_are_no_score() -> None:
     async def test(client: CLIENT, judge: Judge) -> None:
-        _, given = await post(client, "/request-question", ASK)
-        body = {"session_id": given["session_id"], "round_number": 4, "user_answer": "right"}
-        assert (await post(client, "/submit-answer", body))[0] == 409
-        assert (await post(client, "/submit-answer", body | {"user_answer": "x" * 70_000}))[0] == 413
-        assert (await post(client, "/submit-answer", body | {"user_answer": "x" * 300_000}))[0] == 413
-        assert (await post(client, "/submit-answer", body | {"round_number": 3}))[0] == 200
+        async def submit(**changes: object) -> int:
+            _, given = await post(client, "/request-question", ASK)
+            body = {"session_id": given["session_id"], "round_number": 3, "user_answer": "right"}
+            status, result = await post(client, "/submit-answer", body | changes)
+            assert ("score" in result) is (status == 200)
+            return status
+
+        assert [await submit(round_number=4), await submit()] == [409, 200]
+        assert [await submit(user_answer="x" * size) for size in (70_000, 300_000)] == [413, 413]
+        judge.silent = True
+        assert await submit() == 503
+        judge.silent, judge.status = False, Status.UNAVAILABLE
+        assert await submit() == 503
 
     serve(test)
 
@@ -115,26 +114,13 @@ def test_what_is_not_as_described_is_refused_in_one_line(body: object) -> None:
     serve(test)
 
 
-def test_a_judge_that_cannot_answer_is_no_score() -> None:
-    async def test(client: CLIENT, judge: Judge) -> None:
-        for spoil in ("silent", "status"):
-            setattr(judge, spoil, True if spoil == "silent" else Status.UNAVAILABLE)
-            _, given = await post(client, "/request-question", ASK)
-            body = {"session_id": given["session_id"], "round_number": 3, "user_answer": "right"}
-            status, refusal = await post(client, "/submit-answer", body)
-            assert status == 503 and "score" not in refusal
-            judge.silent = False
-
-    serve(test)
-
-
 def test_a_batch_has_verdicts_and_a_receipt() -> None:
     async def test(client: CLIENT, judge: Judge) -> None:
         items = [ITEM, ITEM | {"completion": "no"}, ITEM | {"tests": ["nope("]}]
         status, result = await post(client, "/v1/verdicts", {"items": items})
         assert status == 200 and [each["status"] for each in result["verdicts"]] == ["judged", "judged", "unavailable"]
-        assert [leaf["read"] for leaf in result["leaves"]] == [[5], [2], None]
-        assert result["receipt"]["count"] == 3 and result["calibration"] == {"auroc": 0.98}
+        assert [reading["scores"] for reading in result["receipt"]["readings"]] == [[5], [2], None]
+        assert result["calibration"] == {"auroc": 0.98}
         _, result = await post(client, "/v1/verdicts", {"items": items, "receipt": False})
         assert "receipt" not in result
         for count in (0, 65):
@@ -183,23 +169,16 @@ def test_only_so_many_wait_for_the_judge() -> None:
     serve(test)
 
 
-def test_paths_that_are_not_there_are_not_remembered() -> None:
-    async def test(client: CLIENT, judge: Judge) -> None:
-        for number in range(20):
-            async with client.get(f"/nothing/{number}") as response:
-                assert response.status == 404
-        async with client.get("/metrics") as response:
-            assert "nothing" not in await response.text()
-
-    serve(test)
-
-
-def test_the_routes_are_described() -> None:
+def test_the_routes_are_described_and_others_are_not_remembered() -> None:
     async def test(client: CLIENT, judge: Judge) -> None:
         async with client.get("/openapi.json") as response:
             described = await response.json()
         assert set(described["paths"]) >= {"/v1/verdicts", "/request-question", "/v1/card"}
         assert "ReceiptItem" in described["components"]["schemas"]
+        async with client.get("/nothing") as response:
+            assert response.status == 404
+        async with client.get("/metrics") as response:
+            assert "nothing" not in await response.text()
 
     serve(test)
 

@@ -12,7 +12,7 @@ import torch
 from codezero.errors import ModelError
 from codezero.models import HIDING, cpu_only, isolate
 from codezero.models import device as device_module
-from codezero.models.device import choose_device, choose_precision, complaint, memory_of, prove_device
+from codezero.models.device import choose_device, choose_precision, memory_of, prove_device
 
 A_NODE_WITH_A_CARD = """
 import os, sys
@@ -76,9 +76,9 @@ def child(code: str, **environment: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("value", "said"), [("1", "learned on cpu 1 True"), ("0", "touched")])
-def test_cpu_only_never_touches_a_card(value: str, said: str):
-    assert child(A_NODE_WITH_A_CARD, CPU_ONLY=value) == said
+@pytest.mark.parametrize(("value", "line"), [("1", "learned on cpu 1 True"), ("0", "touched")])
+def test_cpu_only_never_touches_a_card(value: str, line: str):
+    assert child(A_NODE_WITH_A_CARD, CPU_ONLY=value) == line
 
 
 @pytest.mark.parametrize(("value", "meant"), [("1", True), ("true", True), ("", False), ("0", False), ("No", False)])
@@ -124,7 +124,7 @@ def test_this_machine_runs_the_tiny_kernel(dtype: torch.dtype):
 
 def test_a_device_that_cannot_run_it_is_named():
     """`meta` computes nothing, so that nothing can be read back from it."""
-    with pytest.raises(ModelError, match=r"the meta device cannot run the simplest step .* CPU_ONLY=1"):
+    with pytest.raises(ModelError, match=r"^the meta device cannot run .* built for meta, version .* CPU_ONLY=1"):
         prove_device(torch.device("meta"), torch.float32)
 
 
@@ -135,12 +135,6 @@ def test_a_device_that_computes_nonsense_is_named(monkeypatch: pytest.MonkeyPatc
     for dtype in wrong:
         with pytest.raises(ModelError, match=f"{dtype} is wrong by"):
             prove_device(torch.device("cpu"), dtype)
-
-
-def test_a_complaint_has_card_capability_and_remedy_in_one_line():
-    said = complaint("Tesla K80 (capability 3.7)", "sm_75, sm_80", "CUDA error: no kernel image\nCompile with X")
-    assert said.startswith("Tesla K80 (capability 3.7) cannot run") and "built for sm_75, sm_80" in said
-    assert "no kernel image" in said and "Compile" not in said and "CPU_ONLY=1" in said and "\n" not in said
 
 
 @pytest.mark.parametrize(("supported", "precision"), [(True, torch.bfloat16), (False, torch.float32)], ids=str)

@@ -9,8 +9,7 @@ from oracles.teacher_forced import teacher_forced
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from codezero.models import likelihood as prefix
-from codezero.models.likelihood import PrefixReader
-from codezero.models.prefix_layout import Ask, AskScores, PrefixRow, RowScores
+from codezero.models.likelihood import Ask, AskScores, PrefixReader, PrefixRow, RowScores
 
 VOCABULARY, END, CHOICES = 61, 60, (3, 5, 7)
 
@@ -46,7 +45,7 @@ def rows(seed: int = 0, heads: int = 4) -> list[PrefixRow]:
     """Lengths of every kind: heads of one token, empty bodies, rows without asks, answers of none to five tokens."""
     chance = Random(seed)
     shared = [ids(chance, 1 + 3 * at, 1 + 5 * at) for at in range(heads)]
-    made = [
+    drawn = [
         PrefixRow(
             chance.choice(shared),
             ids(chance, 0, 12),
@@ -54,34 +53,34 @@ def rows(seed: int = 0, heads: int = 4) -> list[PrefixRow]:
         )
         for _ in range(20)
     ]
-    chance.shuffle(made)
-    return made
+    chance.shuffle(drawn)
+    return drawn
 
 
 def alone(model: PreTrainedModel, head: tuple[int, ...], answer: tuple[int, ...]) -> AskScores:
     """By one full forward pass over this text alone."""
     (scores,) = teacher_forced(model, [head], [answer])
     with torch.no_grad():
-        said = model(input_ids=torch.tensor([head]), use_cache=False).logits[0, -1].log_softmax(-1)
-    return AskScores(said[list(CHOICES)], scores)
+        scored = model(input_ids=torch.tensor([head]), use_cache=False).logits[0, -1].log_softmax(-1)
+    return AskScores(scored[list(CHOICES)], scores)
 
 
-def close(one: AskScores, other: AskScores) -> bool:
+def close(item: AskScores, other: AskScores) -> bool:
     pairs = [
-        (one.choices, other.choices),
-        (one.answer.logprob, other.answer.logprob),
-        (one.answer.gap, other.answer.gap),
+        (item.choices, other.choices),
+        (item.answer.logprob, other.answer.logprob),
+        (item.answer.gap, other.answer.gap),
     ]
     return all(a.shape == b.shape and torch.allclose(a, b, atol=1e-4, rtol=0) for a, b in pairs)
 
 
-def check(model: PreTrainedModel, given: list[PrefixRow], said: list[RowScores]) -> None:
-    for row, scores in zip(given, said, strict=True):
+def check(model: PreTrainedModel, given: list[PrefixRow], scored: list[RowScores]) -> None:
+    for row, scores in zip(given, scored, strict=True):
         body = alone(model, row.head, (*row.body, END))
         assert scores.body is not None and close(AskScores(body.choices, scores.body), body)
         assert len(scores.asks) == len(row.asks)
-        for ask, one in zip(row.asks, scores.asks, strict=True):
-            assert close(one, alone(model, (*row.head, *row.body, *ask.ids), ask.answer))
+        for ask, item in zip(row.asks, scores.asks, strict=True):
+            assert close(item, alone(model, (*row.head, *row.body, *ask.ids), ask.answer))
 
 
 @pytest.mark.parametrize("make", MODELS)
@@ -96,10 +95,10 @@ def test_small_batches_change_nothing(limit: int, monkeypatch: pytest.MonkeyPatc
     """Down to rows that do not fit any budget and are read alone."""
     monkeypatch.setattr(prefix, "TOKENS_PER_BATCH", limit)
     model, given = qwen(), rows(seed=1)
-    reader, told = PrefixReader(model, 0, batch_rows=3), list[tuple[int, int]]()
-    reader.progress = lambda done, of: told.append((done, of))
+    reports = list[tuple[int, int]]()
+    reader = PrefixReader(model, 0, batch_rows=3, progress=lambda done, of: reports.append((done, of)))
     check(model, given, reader.read(given, end=END, choices=CHOICES))
-    assert [done for done, _ in told] == list(range(1, len(told) + 1)) and {of for _, of in told} == {len(told)}
+    assert reports == [(done, len(reports)) for done in range(1, len(reports) + 1)]
 
 
 def test_few_logits_at_once_change_nothing(monkeypatch: pytest.MonkeyPatch):
@@ -158,12 +157,12 @@ def test_nothing_to_predict_from_is_refused():
 @pytest.mark.parametrize("model", MODELS, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("batch_rows", [1, 128])
 def test_states_are_those_of_the_whole_text(model: Callable[[], PreTrainedModel], batch_rows: int) -> None:
-    made, network = rows(), model()
-    read = PrefixReader(network, END, batch_rows=batch_rows).read(made, end=END, layers=(1, 2))
-    for row, scores in zip(made, read, strict=True):
+    drawn, network = rows(), model()
+    read = PrefixReader(network, END, batch_rows=batch_rows).read(drawn, end=END, layers=(1, 2))
+    for row, scores in zip(drawn, read, strict=True):
         with torch.no_grad():
             text = torch.tensor([[*row.head, *row.body]])
             whole = network.get_decoder()(input_ids=text, output_hidden_states=True).hidden_states
         assert scores.state is not None and scores.state.shape == (2, whole[1].shape[-1])
         torch.testing.assert_close(scores.state[0], whole[1][0, -1], rtol=1e-4, atol=1e-5)
-    assert all(scores.state is None for scores in PrefixReader(network, END).read(made, end=END))
+    assert all(scores.state is None for scores in PrefixReader(network, END).read(drawn, end=END))

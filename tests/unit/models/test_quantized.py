@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from codezero.config import SolverConfig
 from codezero.errors import CheckpointError, ConfigError
 from codezero.models.generation import OwnLoop
-from codezero.models.load import LoadedModel, load_model
-from codezero.models.lora import add_adapter
+from codezero.models.hardware import check_extras
+from codezero.models.load import LoadedModel, add_adapter, load_model
 from codezero.models.memory import ADAM_8BIT, NF4, shape_of_config
 from codezero.settings import compose
 from codezero.solver.batch import Batch
 from codezero.solver.learner import TrlLearner
-from codezero.wiring.hardware import check_extras
+from codezero.solver.policy_files import trained
 
 NEEDS_BNB = pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is None, reason="without the extra `bnb`")
 
@@ -44,9 +44,9 @@ def learner(policy: LoadedModel, **config: Any) -> TrlLearner:
     return TrlLearner(policy, SolverConfig(**({"minibatches": 1, "learning_rate": 1e-2} | config)))
 
 
-def scores(made: TrlLearner) -> list[tuple[float, ...]]:
+def scores(student: TrlLearner) -> list[tuple[float, ...]]:
     rows = random_rows(6, seed=5)
-    return made.logprobs([row.prompt_ids for row in rows], [row.completion_ids for row in rows])
+    return student.logprobs([row.prompt_ids for row in rows], [row.completion_ids for row in rows])
 
 
 @pytest.mark.parametrize(
@@ -104,18 +104,18 @@ def test_gradients_pass_the_packed_layers_also_after_the_policy_was_sampled(base
         of.model(input_ids=ids, labels=ids).loss.backward()
         return {name: weight.grad for name, weight in of.model.named_parameters() if weight.grad is not None}
 
-    expected, found = gradients(unpacked), gradients(policy)
-    assert expected.keys() == found.keys() and any(bool(value.any()) for value in found.values())
-    for name, value in found.items():
+    expected, result = gradients(unpacked), gradients(policy)
+    assert expected.keys() == result.keys() and any(bool(value.any()) for value in result.values())
+    for name, value in result.items():
         assert torch.allclose(value, expected[name], rtol=1e-3, atol=1e-5), name
 
 
 @NEEDS_BNB
 def test_what_is_sampled_is_what_is_learned_from(base: Path) -> None:
-    made = learner(packed(base), learning_rate=0.05)
-    made.update(Batch(tuple(random_rows(8))))
-    drawn = OwnLoop(made.policy).draw([(1, 2, 258)], 8, 6, 1.0, seed=0)
-    again = made.logprobs([(1, 2, 258)] * 8, [draw.ids for draw in drawn])
+    student = learner(packed(base), learning_rate=0.05)
+    student.update(Batch(tuple(random_rows(8))))
+    drawn = OwnLoop(student.policy).draw([(1, 2, 258)], 8, 6, 1.0, seed=0)
+    again = student.logprobs([(1, 2, 258)] * 8, [draw.ids for draw in drawn])
     for (_, sampled, _), computed in zip(drawn, again, strict=True):
         assert sampled == pytest.approx(computed, abs=1e-3)
 
@@ -123,50 +123,50 @@ def test_what_is_sampled_is_what_is_learned_from(base: Path) -> None:
 @NEEDS_BNB
 def test_a_run_comes_back_to_the_bit_and_its_checkpoint_holds_the_adapter_alone(base: Path, tmp_path: Path) -> None:
     """Of rank 16, so that the moments of most of its tensors are in eight bits."""
-    one = learner(packed(base), optimizer="adamw_8bit")
-    frozen = {name: value.clone() for name, value in one.policy.model.named_parameters() if "lora_" not in name}
-    assert {weight.dtype for weight in one._trained()} == {torch.float32}
+    first = learner(packed(base), optimizer="adamw_8bit")
+    frozen = {name: value.clone() for name, value in first.policy.model.named_parameters() if "lora_" not in name}
+    assert {weight.dtype for weight in trained(first._optimizer)} == {torch.float32}
     for seed in (1, 2):
-        assert one.update(Batch(tuple(random_rows(8, seed=seed)))).grad_norm
-    one.save(tmp_path / "kept")
+        assert first.update(Batch(tuple(random_rows(8, seed=seed)))).grad_norm
+    first.save(tmp_path / "kept")
     assert not (tmp_path / "kept/model").exists()
     kept = (tmp_path / "kept/adapter/adapter_model.safetensors").stat().st_size
-    assert kept < 4.2 * sum(weight.numel() for weight in one._trained()) + 20_000
+    assert kept < 4.2 * sum(weight.numel() for weight in trained(first._optimizer)) + 20_000
     other = learner(packed(base), optimizer="adamw_8bit")
     other.load(tmp_path / "kept")
     for seed in (3, 4):
         rows = Batch(tuple(random_rows(8, seed=seed)))
-        assert one.update(rows) == other.update(rows)
-    assert bits(one.policy) == bits(other.policy) and scores(one) == scores(other)
-    after = dict(one.policy.model.named_parameters())
+        assert first.update(rows) == other.update(rows)
+    assert bits(first.policy) == bits(other.policy) and scores(first) == scores(other)
+    after = dict(first.policy.model.named_parameters())
     assert all(torch.equal(value, after[name]) for name, value in frozen.items())
 
 
 @NEEDS_BNB
 def test_moments_in_eight_bits_are_as_small_as_the_estimate_says_and_whole_weights_learn(tmp_path: Path) -> None:
-    made = learner(tiny_policy(hidden=256), optimizer="adamw_8bit", learning_rate=1e-3)
+    student = learner(tiny_policy(hidden=256), optimizer="adamw_8bit", learning_rate=1e-3)
     rows = Batch(tuple(random_rows(8)))
-    losses = [made.update(rows).loss for _ in range(6)]
+    losses = [student.update(rows).loss for _ in range(6)]
     assert losses[-1] is not None and losses[0] is not None and losses[-1] < losses[0]
-    embedding = made.policy.model.get_input_embeddings().weight
-    assert made._optimizer.state[embedding]["state1"].dtype == torch.float32
-    large = [weight for weight in made._trained() if weight.numel() >= 4096 and weight is not embedding]
-    states = [made._optimizer.state[weight] for weight in large]
+    embedding = student.policy.model.get_input_embeddings().weight
+    assert student._optimizer.state[embedding]["state1"].dtype == torch.float32
+    large = [weight for weight in trained(student._optimizer) if weight.numel() >= 4096 and weight is not embedding]
+    states = [student._optimizer.state[weight] for weight in large]
     names = ("state1", "state2", "absmax1", "absmax2")
     size = sum(state[name].nbytes for state in states for name in names)
     assert size / sum(weight.numel() for weight in large) == pytest.approx(ADAM_8BIT, rel=0.01)
-    made.save(tmp_path / "kept")
+    student.save(tmp_path / "kept")
     again = learner(tiny_policy(hidden=256, seed=1), optimizer="adamw_8bit", learning_rate=1e-3)
     again.load(tmp_path / "kept")
-    assert again.update(rows) == made.update(rows) and bits(again.policy) == bits(made.policy)
+    assert again.update(rows) == student.update(rows) and bits(again.policy) == bits(student.policy)
 
 
 @NEEDS_BNB
 @pytest.mark.parametrize("began", ["adamw", "adamw_8bit"])
 def test_a_run_goes_on_with_the_optimiser_that_it_began_with(began: str, tmp_path: Path) -> None:
-    one = learner(tiny_policy(), optimizer=began)
-    one.update(Batch(tuple(random_rows(4))))
-    one.save(tmp_path / "kept")
+    first = learner(tiny_policy(), optimizer=began)
+    first.update(Batch(tuple(random_rows(4))))
+    first.save(tmp_path / "kept")
     other = learner(tiny_policy(), optimizer="adamw" if began == "adamw_8bit" else "adamw_8bit")
     with pytest.raises(CheckpointError, match=r"solver\.optimizer is not that of the run's beginning"):
         other.load(tmp_path / "kept")

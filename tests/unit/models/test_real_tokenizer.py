@@ -1,12 +1,8 @@
-"""The real tokenizer of Qwen with random weights of its shapes: prompts, answers and limits of a real judge."""
-
-import gzip
-import shutil
+"""The real tokenizer of Qwen with random weights: prompts, answers and limits of a real judge."""
 
 import pytest
-import torch
+from builders.models import real_words
 from builders.real_data import real_data
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from codezero.code.parsing import fence
 from codezero.environments.code import solver_prompt
@@ -18,30 +14,15 @@ from codezero.models.load import LoadedModel, load_model
 from codezero.problems.rows import read_row
 from codezero.types import Problem
 
-CONTEXT = 1024
-SHAPES = {"0.5B": (896, 4_864, 14), "1.5B": (1_536, 8_960, 12)}
-"""Width, inner width and heads of Qwen2.5."""
-
 
 def problems() -> list[Problem]:
     rows = (real_data("mbpp.jsonl") / "mbpp.jsonl").read_bytes().splitlines()[:40]
     return [read_row(row).problem for row in rows]
 
 
-@pytest.fixture(scope="module", params=["0.5B", pytest.param("1.5B", marks=pytest.mark.long)])
-def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
-    source, folder = real_data("qwen3-tokenizer") / "qwen3-tokenizer", tmp_path_factory.mktemp("qwen")
-    shutil.copy(source / "tokenizer_config.json", folder)
-    (folder / "tokenizer.json").write_bytes(gzip.decompress((source / "tokenizer.json.gz").read_bytes()))
-    width, inner, heads = SHAPES[request.param]
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=151_936, hidden_size=width, intermediate_size=inner, num_hidden_layers=1, num_attention_heads=heads,
-        num_key_value_heads=2, max_position_embeddings=CONTEXT, tie_word_embeddings=True,
-        eos_token_id=151_645, pad_token_id=151_643, bos_token_id=None,
-    )  # fmt: skip
-    Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
-    return load_model(str(folder), device="cpu", role="judge")
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    return load_model(str(real_words(tmp_path_factory.mktemp("qwen") / "model")), device="cpu", role="judge")
 
 
 def test_a_prompt_is_the_templates_and_ends_where_the_answer_begins(loaded: LoadedModel) -> None:
@@ -69,11 +50,11 @@ def test_every_question_can_be_asked_and_one_conversation_answers_as_many(loaded
         assert first.scores is not None and second.scores is not None
         for score, reference in zip(first.scores, second.scores, strict=True):
             assert (score is None) is (reference is None)
-            assert score is None or score == pytest.approx(reference, abs=0.15)  # bfloat16's third digit
+            assert score is None or score == pytest.approx(reference, abs=1e-3)
 
 
 def test_what_is_longer_than_the_context_is_unread_and_the_rest_is_not(loaded: LoadedModel) -> None:
     judge = LikelihoodJudge(loaded)
-    short, long = Program("Add one.", "def f(x):\n    return x + 1"), Program("Add one.", "x = 1\n" * CONTEXT)
+    short, long = Program("Add one.", "def f(x):\n    return x + 1"), Program("Add one.", "x = 1\n" * 2_048)
     read = judge.read([long, short], frozenset(judge.names))
     assert read[0].scores is None and "longer" in read[0].why_not and read[1].scores is not None

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from builders.api_server import OTHER, Served, full_row, monitor, played, served
+from builders.api_server import OTHER, Served, played, served
 from builders.market import small_ledger
 from builders.monitor import GOOD, PEER
 
+from codezero.inspection.leaderboard import PeerPoints, PointsBoard, board_page
 from codezero.monitor.text import readable_name
-from codezero.wiring.leaderboard import PeerPoints, PointsBoard, board_page
 
 HOSTILE = '<img src=x onerror="alert(1)">\u202eevil\x1b[2J</script>' + "x" * 1_000_000
 
@@ -18,8 +18,7 @@ def site(tmp_path_factory: pytest.TempPathFactory):
     base = tmp_path_factory.mktemp("api") / "runs"
     played(base / "older", 3).close("asked to stop")
     played(base / "swarm" / "node-1", 2).close("asked to stop")
-    ended = played(base / "one", 20, GOOD, HOSTILE)
-    ended.close("max_iterations reached")
+    played(base / "one", 20, GOOD, HOSTILE).close("max_iterations reached")
     (base.parent / "run.json").write_text("{}")  # what lies above the base is no run of it
     with served(base) as running:
         yield running
@@ -108,6 +107,12 @@ def test_what_is_not_as_described_is_refused(site: Served, path: str, status: in
         assert len(line) <= 500
 
 
+def test_rollouts_are_filtered(site: Served) -> None:
+    asked = {"mine=true": 20, "mine=false": 0, "level=3&status=judged": 20, "level=2": 0, "status=quarantined": 0}
+    for query, count in (asked | {f"peer={OTHER}": 0}).items():
+        assert len(site.get(f"/api/runs/one/rollouts?limit=100&{query}").json["rollouts"]) == count, query
+
+
 def test_a_hostile_attempt_is_text_of_bounded_size(site: Served) -> None:
     page = site.get("/api/runs/one/rollouts?limit=2").json
     assert len(page["rollouts"]) == 2 and page["older"] == page["rollouts"][1]["id"]
@@ -118,18 +123,8 @@ def test_a_hostile_attempt_is_text_of_bounded_size(site: Served) -> None:
     assert answer.headers["content-type"] == "application/json" and len(answer.body) < 40_000
 
 
-def test_rollouts_are_filtered(site: Served) -> None:
-    assert len(site.get("/api/runs/one/rollouts?mine=true&limit=100").json["rollouts"]) == 20
-    assert site.get("/api/runs/one/rollouts?mine=false").json["rollouts"] == []
-    assert len(site.get("/api/runs/one/rollouts?level=3&status=judged&limit=100").json["rollouts"]) == 20
-    for nothing in ("level=2", "status=quarantined"):
-        assert site.get(f"/api/runs/one/rollouts?{nothing}").json["rollouts"] == []
-    assert site.get(f"/api/runs/one/rollouts?peer={OTHER}").json["rollouts"] == []
-
-
 def test_other_methods_are_refused(site: Served) -> None:
-    for path in ("/api/runs", "/api/runs/one", "/api/runs/one/events", "/healthz"):
-        assert site.get(path, "POST").status == 405
+    assert {site.get(path, "POST").status for path in ("/api/runs", "/api/runs/one/events", "/healthz")} == {405}
     assert site.get("/api/runs/one/events", "HEAD").status == 405
     assert site.get("/api/runs/one", "HEAD").status == 200
 
@@ -164,12 +159,10 @@ def test_the_leaderboard_is_what_the_chain_says_or_why_not(tmp_path: Path) -> No
     peers = {PEER: PeerPoints(owner="0x2", points=5, rounds=2, votes=1, last_round=3), OTHER: greedy}
     board = PointsBoard(chain_id=7, contract="0xabc", round=4, peers=peers)
     with served(tmp_path, board=lambda: board_page(board)) as site:
-        told = site.get("/api/runs/one/leaderboard").json
-        assert [(line["peer_id"], line["points"], line["mine"]) for line in told["peers"]] == [
-            (OTHER, 2**53 - 1, False),
-            (PEER, 5, True),
-        ]
-        assert (told["chain_id"], told["round"], told["problem"]) == (7, 4, "")
+        shown = site.get("/api/runs/one/leaderboard").json
+        lines = [(line["peer_id"], line["points"], line["mine"]) for line in shown["peers"]]
+        assert lines == [(OTHER, 2**53 - 1, False), (PEER, 5, True)]
+        assert (shown["chain_id"], shown["round"], shown["problem"]) == (7, 4, "")
     with served(tmp_path) as site:
         assert site.get("/api/runs/one/leaderboard").json["problem"] == "there is no chain here"
 
@@ -188,14 +181,11 @@ def test_a_market_is_shown_or_why_there_is_none(site: Served, tmp_path: Path) ->
 
 def test_prometheus_gets_each_running_node_and_the_newest_run(tmp_path: Path) -> None:
     played(tmp_path / "ended", 2).close("asked to stop")
-    running = [monitor(tmp_path / name) for name in ("a", "b")]
-    for made in running:
-        made.started(0)
-        made.observe(1, full_row(1), [])
+    running = [played(tmp_path / name, 1) for name in ("a", "b")]
     with served(tmp_path) as site:
         answer = site.get("/metrics")
-    for made in running:
-        made.close("asked to stop")
+    for each in running:
+        each.close("asked to stop")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     text = answer.body.decode()
     assert 'codezero_iteration{run="a"} 1.0' in text and 'codezero_iteration{run="b"} 1.0' in text

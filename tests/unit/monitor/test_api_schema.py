@@ -10,16 +10,15 @@ from urllib.parse import quote
 import msgspec
 import pytest
 from builders.api_server import Served, played, served
-from builders.market import played as played_game
-from builders.market import small_ledger
+from builders.market import ended_game, small_ledger
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codezero.inspection.market_types import GamePage, GamesPage, MarketView
+from codezero.inspection.market import GamePage, GamesPage, MarketView
 from codezero.inspection.run_details import LogTail, RunCheckpoints, RunSettings
 from codezero.monitor.run_types import Health, Leaderboard, Rollout, RolloutPage, Runs, RunView
 
-GAME = played_game(80, "question 0").id.hex()
+GAME = ended_game(0).id.hex()
 SCRIPT = Path(__file__).parents[3] / "scripts" / "page_contract.py"
 ANSWERS: dict[str, Any] = {
     "/api/runs": Runs,

@@ -17,10 +17,20 @@ import pytest
 
 from codezero.cli import main
 from codezero.errors import SwarmError
-from codezero.monitor.logs import BACKUPS, HIDDEN, MARK, MAX_BYTES, Secrets, known_secrets, log_survived, setup_logging
+from codezero.monitor.build import secrets_of
+from codezero.monitor.logs import (
+    BACKUPS,
+    HIDDEN,
+    MARK,
+    MAX_BYTES,
+    Secrets,
+    known_secrets,
+    log_survived,
+    quiet_libraries,
+    setup_logging,
+)
 from codezero.settings import compose
 from codezero.system.files import set_aside
-from codezero.wiring.monitor import secrets_of
 
 PLANTED = "correct-horse-battery"
 
@@ -51,6 +61,25 @@ def test_foreign_text_forges_no_line_and_a_trace_no_secret(tmp_path: Path, capsy
     assert trace[0].startswith("Traceback") and trace[-1].endswith(f"SwarmError: gone {HIDDEN}")
     assert PLANTED not in text and "\x1b" not in text
     assert capsys.readouterr().err == f"WARNING alone: gone {HIDDEN}\n"
+
+
+@pytest.mark.usefixtures("root")
+def test_warnings_are_shown_once_also_those_of_libraries_with_handlers_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setup_logging(tmp_path)
+    setup_logging(tmp_path)
+    library = logging.getLogger("some_library")
+    library.addHandler(logging.StreamHandler(sys.stderr))
+    library.propagate = False
+    quiet_libraries()
+    library.warning("of a library")
+    logging.getLogger("codezero.x").info("for the file")
+    logging.getLogger("codezero.x").warning("for %s", "everybody")
+    assert capsys.readouterr().err == "WARNING of a library\nWARNING for everybody\n"
+    lines = [line.partition(" ")[2].partition(" ")[2] for line in (tmp_path / "swarm.log").read_text().splitlines()]
+    warnings = ["WARNING some_library of a library", "WARNING codezero.x for everybody"]
+    assert lines == [warnings[0], "INFO codezero.x for the file", warnings[1]]
 
 
 def test_an_error_that_comes_again_and_again_does_not_flood(caplog: pytest.LogCaptureFixture) -> None:
@@ -90,9 +119,8 @@ def test_what_others_append_to_is_set_aside_when_it_is_large(tmp_path: Path) -> 
     ids=["login", "bearer", "hub"],
 )
 def test_what_looks_secret_is_hidden(text: str) -> None:
-    assert HIDDEN in Secrets().hide(text) and not {"pass", "abcdefgh"} & set(
-        Secrets().hide(text).replace(".", " ").split()
-    )
+    hidden = Secrets().hide(text)
+    assert HIDDEN in hidden and not {"pass", "abcdefgh"} & set(hidden.replace(".", " ").split())
 
 
 def test_ordinary_lines_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,20 +130,14 @@ def test_ordinary_lines_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_settings_say_what_is_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number, name in enumerate(("pass", "signer", "hub", "wallet.json.passphrase")):
+    for number, name in enumerate(("pass", "node.token", "hub", "wallet.json.passphrase")):
         (tmp_path / name).write_text(f"of-a-file-{number}\n")
     monkeypatch.setenv("OPENED_BY", "of-a-variable")
     monkeypatch.setenv("CODEZERO_JUDGE_KEY", "of-the-judge")
-    config = compose(
-        [
-            f"chain.passphrase_file={tmp_path}/pass",
-            f"chain.signer_token={tmp_path}/signer",
-            f"hub.token_file={tmp_path}/hub",
-            f"chain.wallet={tmp_path}/wallet.json",
-            "chain.passphrase_variable=OPENED_BY",
-            "chain.rpc_urls=['https://eth.example/v2/of-a-provider-0123?key=of-a-question-0123']",
-        ]
-    )
+    words = [f"chain.passphrase_file={tmp_path}/pass", f"login.directory={tmp_path}", f"hub.token_file={tmp_path}/hub"]
+    words += [f"chain.wallet={tmp_path}/wallet.json", "chain.passphrase_variable=OPENED_BY"]
+    words += ["chain.rpc_urls=['https://eth.example/v2/of-a-provider-0123?key=of-a-question-0123']"]
+    config = compose(words)
     planted = [f"of-a-file-{number}" for number in range(4)]
     planted += ["of-a-variable", "of-the-judge", "of-a-provider-0123", "of-a-question-0123"]
     said = secrets_of(config).hide(" ".join(planted))

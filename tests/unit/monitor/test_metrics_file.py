@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from builders.api_server import full_row, monitor, played
+from builders.api_server import OTHER, full_row
 from builders.monitor import exam_row, read_metrics, row
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -22,7 +22,6 @@ from codezero.types import Metrics
 
 values = st.none() | st.floats() | st.integers(-(10**15), 10**15) | st.text(max_size=30)
 metrics = st.dictionaries(st.text(min_size=1, max_size=12), values, max_size=6)
-OTHER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 
 
 def write(folder: Path, *rows: object, mode: str = "a") -> Path:
@@ -72,31 +71,6 @@ def test_only_what_was_appended_is_read(tmp_path: Path, monkeypatch: pytest.Monk
     assert followed.read().last["iteration"] == 502 and len(parsed) == 2
 
 
-def test_a_line_that_is_being_written_is_read_when_it_is_whole(tmp_path: Path) -> None:
-    path = write(tmp_path, *rows(1, 3))
-    whole = path.read_bytes()
-    followed = History(tmp_path)
-    for cut in range(1, 40):
-        path.write_bytes(whole[:-cut])
-        assert followed.read().last["iteration"] == 2
-        path.write_bytes(whole)
-        assert followed.read().last["iteration"] == 3
-        followed = History(tmp_path)
-
-
-def test_a_run_that_goes_on_from_a_checkpoint_is_read_anew(tmp_path: Path) -> None:
-    played(tmp_path, 14).close("asked to stop")
-    followed = History(tmp_path)
-    assert followed.read().series["reward"].points[-1][0] == 14
-    resumed = monitor(tmp_path)
-    resumed.started(12)
-    assert [x for x, _ in followed.read().series["reward"].points] == list(range(1, 13))
-    resumed.observe(13, full_row(13), [])
-    fold = followed.read()
-    assert fold.last["iteration"] == 13 and [exam.iteration for exam in fold.exams] == [0, 10]
-    resumed.close("asked to stop")
-
-
 @pytest.mark.parametrize("keep", ["longer", "same", "shorter", "gone"])
 def test_a_file_that_was_written_anew_in_place_is_noticed(tmp_path: Path, keep: str) -> None:
     path = write(tmp_path, *rows(1, 20))
@@ -119,7 +93,8 @@ def test_a_file_that_was_written_anew_in_place_is_noticed(tmp_path: Path, keep: 
 @pytest.mark.parametrize(
     "junk",
     [b"\x00" * 9, b"{", b"[" * 60_000, b'{"iteration": "x"}', b"null", b"\xff", b'{"iteration": 1e400}', b"", b"[]",
-     b'{"iteration": -1}', b'{"iteration": 99999999999999999999}', b'{"iteration": NaN}', b"x" * (MAX_LINE + 5),
+     b'{"iteration": 5, "reward/mean": [1]}', b'{"iteration": 5, "reward/mean": NaN}', b'{"iteration": -1}',
+     b'{"iteration": 99999999999999999999}', b'{"iteration": NaN}', b"x" * (MAX_LINE + 5),
      b"y" * (20 * MAX_LINE)],
 )  # fmt: skip
 def test_junk_is_passed_over(tmp_path: Path, junk: bytes) -> None:
@@ -129,14 +104,6 @@ def test_junk_is_passed_over(tmp_path: Path, junk: bytes) -> None:
     write(tmp_path, *rows(3, 4))
     fold = History(tmp_path).read()
     assert [x for x, _ in fold.series["reward"].points] == [1, 2, 3, 4]
-
-
-def test_a_row_with_a_value_of_another_kind_is_passed_over(tmp_path: Path) -> None:
-    write(tmp_path, {"iteration": 1, "reward/mean": [1], "train/loss": 0.5}, {"iteration": 2, "time": 10**400})
-    path = write(tmp_path, {"iteration": 3, "train/loss": 0.25})
-    path.write_text(path.read_text() + '{"iteration": 4, "reward/mean": NaN}\n')
-    fold = History(tmp_path).read()
-    assert fold.series["loss"].points == [(3, 0.25)] and fold.last["iteration"] == 3
 
 
 @given(st.binary(max_size=400))
@@ -176,8 +143,8 @@ def test_with_a_budget_the_beginning_and_the_end_are_read(tmp_path: Path) -> Non
 
 
 def test_groups_of_peers_are_counted(tmp_path: Path) -> None:
-    told = {"swarm/external_judged/" + OTHER: 3, "swarm/external_used/" + OTHER: 2}
-    write(tmp_path, row(1) | told, row(2), row(3) | told)
+    counted = {"swarm/external_judged/" + OTHER: 3, "swarm/external_used/" + OTHER: 2}
+    write(tmp_path, row(1) | counted, row(2), row(3) | counted)
     assert History(tmp_path).read().shares[OTHER] == (6, 4)
 
 
@@ -194,9 +161,8 @@ def test_two_hundred_thousand_rows_are_read_in_bounded_memory(tmp_path: Path) ->
     line = json.dumps(full_row(7) | {"padding": "x" * 200}).encode() + b"\n"
     with (tmp_path / FILE_NAME).open("wb") as stream:
         for start in range(0, 200_000, 1_000):
-            stream.write(
-                b"".join(line.replace(b'"iteration": 7', b'"iteration": %d' % (start + n + 1)) for n in range(1_000))
-            )
+            numbers = range(start + 1, start + 1_001)
+            stream.writelines(line.replace(b'"iteration": 7', b'"iteration": %d' % number) for number in numbers)
     size = (tmp_path / FILE_NAME).stat().st_size
     code = (
         "import re; from pathlib import Path; from codezero.inspection.status import RunFiles;"
@@ -225,10 +191,8 @@ def iterations(path: Path) -> list[object]:
 
 def test_every_row_has_the_promised_keys(tmp_path: Path) -> None:
     row = json.loads(written(tmp_path, {"iteration": 3, "reward/mean": 0.5}).read_text())
-    assert set(KEYS) <= set(row)
-    assert row["reward/mean"] == 0.5
-    assert row["eval/average_at_8"] is None
-    assert row["time"] > 1e9
+    assert set(KEYS) <= set(row) and row["time"] > 1e9
+    assert (row["reward/mean"], row["eval/average_at_8"]) == (0.5, None)
 
 
 @given(metrics)
@@ -240,13 +204,6 @@ def test_what_is_appended_is_read_back(tmp_path: Path, measured: Metrics) -> Non
     for key, value in row.items():
         wanted = None if isinstance(value, float) and not math.isfinite(value) else value
         assert read[key] == wanted
-
-
-def test_lines_are_json_that_any_reader_takes(tmp_path: Path) -> None:
-    path = written(tmp_path, {"iteration": 1, "train/loss": math.nan, "train/entropy": math.inf, "x": "a\nb\u2028c"})
-    (line,) = path.read_bytes().splitlines()
-    row = json.loads(line, parse_constant=lambda name: pytest.fail(name))
-    assert (row["train/loss"], row["train/entropy"]) == (None, None)
 
 
 def test_a_torn_last_line_is_cut_off_at_opening(tmp_path: Path) -> None:

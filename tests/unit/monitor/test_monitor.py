@@ -1,27 +1,25 @@
 import dataclasses
 import io
 import json
-import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from builders.monitor import PEER, after, exam_row, group, read_metrics, row, rows_of
 from fakes.terminal import read_terminal
 from rich.console import Console
 
-from codezero.monitor import summaries, swarm_view
-from codezero.monitor.logs import quiet_libraries, setup_logging
+from codezero.monitor import terminal
 from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.rollouts_db import read_page
-from codezero.monitor.summaries import PlainView, RunState, plain_line
-from codezero.monitor.swarm_view import NodeRow, SwarmView, plain_row, render_rows, summarise
-from codezero.monitor.terminal import StartView
+from codezero.monitor.run_types import RunView
+from codezero.monitor.run_view import plain_line
+from codezero.monitor.terminal import PlainView, StartView, SwarmView, plain_row, render_rows, summarise
 from codezero.monitor.text import readable_name
 from codezero.system.signals import Share
 
@@ -30,15 +28,14 @@ def monitor(folder: Path, view: str = "off") -> RunMonitor:
     return RunMonitor(folder=folder, view=view, identity=PEER, swarm_kind="local", facts={"solver": "nano"})
 
 
-def played(folder: Path, upto: int, start: int = 0, view: str = "off") -> RunMonitor:
-    made = monitor(folder, view)
-    made.started(start)
-    if start == 0:
-        made.observe(0, exam_row(0, 0.2), [])
-    for iteration in range(start + 1, upto + 1):
+def played(folder: Path, upto: int, view: str = "off") -> RunMonitor:
+    running = monitor(folder, view)
+    running.started(0)
+    running.observe(0, exam_row(0, 0.2), [])
+    for iteration in range(1, upto + 1):
         measured = row(iteration) | (exam_row(iteration, 0.5) if iteration % 10 == 0 else {})
-        made.observe(iteration, measured, [group()])
-    return made
+        running.observe(iteration, measured, [group()])
+    return running
 
 
 def crashed(folder: Path, upto: int) -> None:
@@ -59,8 +56,8 @@ def test_a_resumed_run_drops_the_future_and_remembers_the_past(tmp_path: Path) -
     resumed = monitor(tmp_path)
     resumed.started(12)
     assert iterations(tmp_path) == list(range(13))
-    assert [exam.iteration for exam in resumed.state.exams] == [0, 10]
-    assert len(resumed.state.rewards) == 12
+    assert [exam.iteration for exam in resumed.view.exams] == [0, 10]
+    assert len(resumed.view.series["reward"]) == 12
     resumed.observe(13, row(13), [])
     assert iterations(tmp_path) == list(range(14))
     resumed.close("asked to stop")
@@ -74,13 +71,13 @@ def test_how_much_of_a_part_is_done_is_shown_with_the_time_left(
     running.busy("calibrating")
     for done in (0, 1, 2):
         running.part("judging", "texts are read", done, 4)
-    assert running.state.busy.startswith("calibrating: 2 of 4 texts are read, about ")
+    assert running.doing.startswith("calibrating: 2 of 4 texts are read, about ")
     running.part("judging", "texts are read", 4, 4)
-    assert running.state.busy == "calibrating"
+    assert running.doing == "calibrating"
     running.busy(Share("calibrating the judge", 52, 52, " solutions read"))
     for done in (0, 8):
         running.part("learning", "rows are read", done, 32)
-    assert running.state.busy.startswith("learning: 8 of 32 rows are read")
+    assert running.doing.startswith("learning: 8 of 32 rows are read")
     running.close("asked to stop")
 
 
@@ -109,11 +106,11 @@ def test_rows_that_cannot_be_read_back_end_no_run(tmp_path: Path, caplog: pytest
     file.rename(tmp_path / "away")
     file.mkdir()
     running.observe(3, row(3), [])
-    assert running.state.iteration == 2 and "cannot be read, so older figures are shown" in caplog.text
+    assert running.view.iteration == 2 and "cannot be read, so older figures are shown" in caplog.text
     file.rmdir()
     (tmp_path / "away").rename(file)
     running.observe(4, row(4), [])
-    assert running.state.iteration == 4 and iterations(tmp_path) == [0, 1, 2, 3, 4]
+    assert running.view.iteration == 4 and iterations(tmp_path) == [0, 1, 2, 3, 4]
     running.close("asked to stop")
 
 
@@ -121,40 +118,21 @@ def test_the_end_leaves_a_report_and_says_where(tmp_path: Path, capsys: pytest.C
     played(tmp_path, 20, view="plain").close("max_iterations reached")
     shown = capsys.readouterr().out
     assert f"report: {tmp_path / 'report.md'}" in shown
-    assert "rose by 30.0 points" in shown
-    assert "return sum(numbers)" in (tmp_path / "report.md").read_text()
+    assert "rose by 30.0 points" in shown and "return sum(numbers)" in (tmp_path / "report.md").read_text()
 
 
 def test_groups_are_kept_and_only_own_ones_are_on_the_screen(tmp_path: Path) -> None:
-    made = monitor(tmp_path)
-    made.started(0)
+    running = monitor(tmp_path)
+    running.started(0)
     foreign = group("a question of a peer")
     foreign = dataclasses.replace(foreign, group=dataclasses.replace(foreign.group, peer_id="other"))
-    made.observe(1, row(1), [foreign])
-    assert made.state.problem is None
-    made.observe(2, row(2), [group("own"), foreign])
-    assert made.state.problem and made.state.problem.group.problem.question == "own"
-    made.close("asked to stop")
-    assert sorted(line.question for line in read_page(tmp_path, limit=9).rollouts) == [
-        *["a question of a peer"] * 2,
-        "own",
-    ]
-
-
-def test_a_row_that_is_no_number_draws_no_picture_and_ends_no_run(tmp_path: Path) -> None:
-    made = monitor(tmp_path)
-    made.started(0)
-    for iteration, reward in enumerate([0.5, float("nan"), float("inf"), 0.7], 1):
-        made.observe(iteration, row(iteration, reward), [])
-    assert made.state.reward == 0.7 and made.state.rewards == [0.5, 0.7]
-    made.close("asked to stop")
-
-
-def test_from_its_first_word_on_others_know_that_it_runs(tmp_path: Path) -> None:
-    made = monitor(tmp_path)
-    made.busy("loading the libraries")
-    (only,) = summarise([tmp_path])
-    assert only.alive and only.name == readable_name(PEER)
+    running.observe(1, row(1), [foreign])
+    assert running.problem is None
+    running.observe(2, row(2), [group("own"), foreign])
+    assert running.problem and running.problem.group.problem.question == "own"
+    running.close("asked to stop")
+    questions = sorted(line.question for line in read_page(tmp_path, limit=9).rollouts)
+    assert questions == [*["a question of a peer"] * 2, "own"]
 
 
 def test_a_start_on_a_terminal_is_one_line_that_moves_and_is_gone_afterwards() -> None:
@@ -162,26 +140,23 @@ def test_a_start_on_a_terminal_is_one_line_that_moves_and_is_gone_afterwards() -
     view = StartView(Console(file=out, force_terminal=True, width=60))
     view.close()
     for doing in ("loading the libraries", "loading the \x1b[2Jsolver"):
-        view.busy(RunState(busy=doing))
+        view.busy(doing)
     view.close()
     shown = out.getvalue()
     assert "codezero: loading the libraries … " in shown and "\x1b[2J" not in shown
     assert shown.count("\n") == 1 and shown.index("\x1b[?25h") < shown.rindex("\x1b[2K")
 
 
-def test_off_is_silent_and_still_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    played(tmp_path, 2).close("asked to stop")
-    assert capsys.readouterr() == ("", "")
-    assert (tmp_path / "report.md").exists()
-
-
-def test_closing_twice_or_before_the_start_does_nothing(tmp_path: Path) -> None:
-    made = monitor(tmp_path)
-    made.close("stopped by an error")
+def test_off_is_silent_and_closing_twice_or_before_the_start_does_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = monitor(tmp_path)
+    running.close("stopped by an error")
     assert list(tmp_path.iterdir()) == []
-    made.started(0)
-    made.close("stopped by an error")
-    made.close("stopped by an error")
+    running.started(0)
+    for _ in range(2):
+        running.close("stopped by an error")
+    assert capsys.readouterr() == ("", "") and (tmp_path / "report.md").exists()
 
 
 def test_auto_without_a_terminal_is_plain(tmp_path: Path) -> None:
@@ -209,7 +184,7 @@ def test_plain_lines_read_as_promised() -> None:
 def test_plain_lines_are_few_but_no_exam_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     now = [0.0]
-    monkeypatch.setattr(summaries, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: now[0]))
     view = PlainView(lines.append)
     rows = rows_of(0)
     view.show(after(*rows))
@@ -221,68 +196,6 @@ def test_plain_lines_are_few_but_no_exam_is_missed(monkeypatch: pytest.MonkeyPat
     assert 5 <= len(lines) <= 9
 
 
-@pytest.fixture
-def logs(tmp_path: Path) -> Iterator[Path]:
-    root = logging.getLogger()
-    level = root.level
-    handlers = setup_logging(tmp_path / "logs")
-    yield tmp_path / "logs" / "swarm.log"
-    for handler in handlers:
-        root.removeHandler(handler)
-        handler.close()
-    root.setLevel(level)
-
-
-def test_information_goes_to_the_file_and_warnings_also_to_the_screen(
-    logs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    logging.getLogger("codezero.x").info("for the file")
-    logging.getLogger("codezero.x").warning("for %s", "everybody")
-    assert capsys.readouterr().err == "WARNING for everybody\n"
-    text = logs.read_text()
-    assert "INFO codezero.x for the file" in text and "WARNING codezero.x for everybody" in text
-
-
-def test_a_log_message_cannot_forge_a_line_or_drive_the_terminal(
-    logs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    logging.getLogger("codezero.x").warning("peer said %s", "hi\x1b[2J\n2026-01-01 INFO all is well")
-    assert len(logs.read_text().splitlines()) == 1
-    assert "\x1b" not in logs.read_text() + capsys.readouterr().err
-
-
-def test_a_traceback_keeps_its_lines(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    try:
-        raise ValueError("boom\x1b[31m")
-    except ValueError:
-        logging.getLogger("codezero.x").exception("failed")
-    assert len(logs.read_text().splitlines()) >= 4
-    assert "\x1b" not in logs.read_text()
-    capsys.readouterr()
-
-
-def test_setting_up_twice_does_not_log_twice(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    setup_logging(logs.parent)
-    logging.getLogger("codezero.x").warning("once")
-    assert logs.read_text().count("once") == 1
-    assert capsys.readouterr().err.count("once") == 1
-    for handler in [handler for handler in logging.getLogger().handlers if handler.get_name() == "codezero"]:
-        logging.getLogger().removeHandler(handler)
-        handler.close()
-
-
-def test_libraries_with_their_own_handlers_are_sent_through_ours(
-    logs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    library = logging.getLogger("some_library")
-    library.addHandler(logging.StreamHandler(sys.stderr))
-    library.propagate = False
-    quiet_libraries()
-    library.warning("hello")
-    assert capsys.readouterr().err == "WARNING hello\n"
-    assert "hello" in logs.read_text()
-
-
 def test_each_node_has_its_row(tmp_path: Path) -> None:
     running, ended, unborn = (tmp_path / name for name in ("running", "ended", "unborn"))
     for folder in (running, ended, unborn):
@@ -290,31 +203,24 @@ def test_each_node_has_its_row(tmp_path: Path) -> None:
     still = played(running, 12)
     played(ended, 3).close("asked to stop")
     first, second, third = summarise([running, ended, unborn])
-    assert (first.name, first.alive) == (readable_name(PEER), True)
-    state = first.state
-    assert (state.iteration, [exam.average for exam in state.exams], state.peers) == (12, [0.2, 0.5], 2)
-    assert state.seconds_per_iteration == pytest.approx(0.6)
-    assert (second.alive, second.state.iteration) == (False, 3)
-    assert (third.name, third.alive) == ("unborn", False)
-    assert (third.state.iteration, third.state.exams) == (0, [])
+    assert (first.name, first.running) == (readable_name(PEER), True)
+    averages = [exam.average for exam in first.exams]
+    assert (first.iteration, averages, first.latest["peers"]) == (12, [0.2, 0.5], 2)
+    assert first.seconds_per_iteration == pytest.approx(0.6)
+    assert (second.running, second.iteration) == (False, 3)
+    assert (third.name, third.running, third.iteration, third.exams) == ("unborn", False, None, [])
     still.close("asked to stop")
 
 
-@pytest.mark.parametrize("junk", ["", "[]", "{", '{"pid": -1}', '{"pid": "1", "peer_id": 3}', '{"pid": 4194305}'])
-def test_a_node_file_that_says_nothing_is_a_node_that_does_not_run(tmp_path: Path, junk: str) -> None:
-    (tmp_path / NODE_FILE).write_text(junk)
-    (only,) = summarise([tmp_path])
-    assert not only.alive and only.state.iteration == 0
-
-
-def nodes() -> list[NodeRow]:
+def nodes() -> list[RunView]:
     measured = row(50, 0.71) | exam_row(50, 0.521) | {"round": 12, "seconds": 0.62}
-    base = NodeRow("brave-otter", True, after(exam_row(0, 0.21), exam_row(25, 0.4), measured))
-    return [base, moved(base, 1_234_567, "[bold]x"), NodeRow("calm-lynx", False, after())]
+    view = after(exam_row(0, 0.21), exam_row(25, 0.4), measured)
+    base = msgspec.structs.replace(view, name="brave-otter", running=True)
+    return [base, moved(base, 1_234_567, "[bold]x"), msgspec.structs.replace(after(), name="calm-lynx")]
 
 
-def moved(node: NodeRow, iteration: int, name: str = "brave-otter") -> NodeRow:
-    return dataclasses.replace(node, name=name, state=dataclasses.replace(node.state, iteration=iteration))
+def moved(node: RunView, iteration: int, name: str = "brave-otter") -> RunView:
+    return msgspec.structs.replace(node, name=name, iteration=iteration)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -331,7 +237,7 @@ def test_the_table_fits_and_names_every_node(width: int) -> None:
 def test_without_a_terminal_only_nodes_that_moved_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     now = [0.0]
-    monkeypatch.setattr(swarm_view, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: now[0]))
     view = SwarmView("plain", lines.append)
     rows = nodes()
     view.update(rows)
@@ -351,7 +257,7 @@ def test_without_a_terminal_only_nodes_that_moved_are_told(monkeypatch: pytest.M
 def test_the_live_table_gives_the_terminal_back(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     console = Console(file=stream, width=80, height=24, force_terminal=True)
-    monkeypatch.setattr(swarm_view, "live_console", lambda view: console)  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(terminal, "live_console", lambda view: console)  # pyright: ignore[reportUnknownLambdaType]
     view = SwarmView("auto")
     view.update(nodes())
     view.close()
@@ -369,7 +275,7 @@ def test_the_node_file_holds_no_secret(tmp_path: Path) -> None:
 def test_a_warning_scrolls_by_above_the_live_view(tmp_path: Path) -> None:
     code = (
         "import logging; from pathlib import Path;"
-        "from unit.monitor.test_monitor import played, row, setup_logging;"
+        "from codezero.monitor.logs import setup_logging; from unit.monitor.test_monitor import played, row;"
         f"folder = Path({str(tmp_path)!r}); setup_logging(folder / 'logs'); monitor = played(folder, 3, view='auto');"
         "logging.getLogger('x').warning('lost a peer: \\x1b[2J'); monitor.observe(4, row(4), []); monitor.close('done')"
     )
@@ -387,5 +293,5 @@ def test_a_warning_scrolls_by_above_the_live_view(tmp_path: Path) -> None:
 
 
 def test_a_node_that_has_not_begun_is_not_called_one_that_stopped() -> None:
-    assert plain_row(NodeRow("calm-lynx", False, RunState())).endswith("not begun yet")
-    assert plain_row(NodeRow("calm-lynx", False, after(exam_row(3, 0.2)))).endswith("not running")
+    assert plain_row(after()).endswith("not begun yet")
+    assert plain_row(after(exam_row(3, 0.2))).endswith("not running")

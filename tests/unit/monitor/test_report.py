@@ -1,17 +1,16 @@
 from pathlib import Path
 
 import pytest
-from builders.monitor import after, exam_row, folded, group, learned, row, rows_of
+from builders.monitor import after, exam_row, folded, group, row, rows_of
 
 from codezero.monitor.report import NOT_MEASURED, command, headline, write_report
-from codezero.monitor.summaries import RunState
-from codezero.types import Metrics
+from codezero.types import Metrics, ScoredGroup
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def reported(folder: Path, rows: list[Metrics], state: RunState | None = None, reason: str = "asked to stop") -> str:
-    page = write_report(folder, folded(*rows), state or after(*rows), reason)
+def reported(folder: Path, rows: list[Metrics], problem: ScoredGroup | None = None) -> str:
+    page = write_report(folder, folded(*rows), after(*rows), problem, "asked to stop")
     assert (folder / "curve.png").read_bytes().startswith(PNG)
     assert sorted(path.name for path in folder.iterdir()) == ["curve.png", "report.md"]
     return page.read_text()
@@ -19,7 +18,7 @@ def reported(folder: Path, rows: list[Metrics], state: RunState | None = None, r
 
 def test_a_rise_is_told_with_its_intervals(tmp_path: Path) -> None:
     rows = [exam_row(0, 0.21), *(row(i, 0.3 + 0.01 * i) for i in range(1, 25)), row(25, 0.6) | exam_row(25, 0.52)]
-    page = reported(tmp_path, rows, learned(1, group()))
+    page = reported(tmp_path, rows, group())
     assert "rose by 31.0 points: 21.0 % [18.0, 24.0] to 52.0 % [49.0, 55.0]" in page
     assert "do not overlap" in page
     for wanted in (
@@ -35,8 +34,7 @@ def test_a_rise_is_told_with_its_intervals(tmp_path: Path) -> None:
         "return sum(numbers)",
     ):
         assert wanted in page, wanted
-    assert "./run_swarm.sh swarm up --nodes 3" in page
-    assert "./run_swarm.sh run model=qwen" in page
+    assert "./run_swarm.sh swarm up --nodes 3" in page and "./run_swarm.sh run model=qwen" in page
 
 
 def test_outside_of_a_checkout_the_installed_command_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,14 +42,13 @@ def test_outside_of_a_checkout_the_installed_command_is_named(tmp_path: Path, mo
     assert command() == "codezero"
 
 
-def test_a_rise_within_the_noise_is_not_called_one() -> None:
-    line = headline(after(*rows_of(2), exam_row(30, 0.22)).exams[::2])
-    assert "rose by 1.0 points" in line and "may be chance" in line
-
-
-def test_a_fall_is_told_too() -> None:
-    line = headline(after(exam_row(0, 0.5), exam_row(25, 0.3)).exams)
-    assert "fell by 20.0 points" in line and "do not overlap" in line
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [(0.22, ["rose by 1.0 points", "may be chance"]), (0.1, ["fell by 11.0 points", "do not overlap"])],
+)
+def test_a_change_is_told_with_what_it_is_worth(last: float, words: list[str]) -> None:
+    line = headline(after(*rows_of(1), exam_row(30, last)).exams)
+    assert all(word in line for word in words)
 
 
 @pytest.mark.parametrize(("last", "words"), [("8c" * 100, "hardly by chance"), ("20e9" * 50, "so it may be chance")])
@@ -84,8 +81,7 @@ def test_another_number_of_samples_keeps_its_name(tmp_path: Path) -> None:
 
 def test_foreign_text_cannot_leave_its_fence_or_line(tmp_path: Path) -> None:
     attack = "````\n# owned\n<script>x</script>\x1b[2J"
-    state = after(row(1), scored=[group(attack, (f"code ````` {attack}", "ok"), "why` | <b>\n# owned")])
-    page = reported(tmp_path, [], state)
+    page = reported(tmp_path, [row(1)], group(attack, (f"code ````` {attack}", "ok"), "why` | <b>\n# owned"))
     assert "\x1b" not in page
     fence = ""
     for line in page.splitlines():
@@ -118,14 +114,14 @@ def test_what_became_of_proposals_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("measured", "words"),
     [
         ({"proposer/written": 1}, "claims, never executed"),
         ({"proposer/written": 1, "proposer/values_right": 0, "proposer/values_wrong": 0}, "none executed yet"),
     ],
 )
-def test_expected_values_that_nobody_executed_are_not_called_right(told: Metrics, said: str, tmp_path: Path) -> None:
-    assert said in reported(tmp_path, [row(1) | told])
+def test_values_that_nobody_executed_are_not_called_right(measured: Metrics, words: str, tmp_path: Path) -> None:
+    assert words in reported(tmp_path, [row(1) | measured])
     assert "## Problems" not in reported(tmp_path, [row(1)])
 
 

@@ -3,6 +3,7 @@
 Does not show: what a power cut leaves. The file is begun anew when it is broken.
 """
 
+import contextlib
 import dataclasses
 import logging
 import sqlite3
@@ -12,6 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from builders.api_server import OTHER
 from builders.monitor import BAD, GOOD, PEER, group, verdict
 
 from codezero.errors import UnreadableError
@@ -26,9 +28,8 @@ from codezero.monitor.rollouts_db import (
     read_page,
     read_rollout,
 )
-from codezero.types import Completion, ScoredGroup, Source, Status
+from codezero.types import ScoredGroup, Source, Status
 
-OTHER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 HOSTILE = '<img src=x onerror="alert(1)">\x00\x1b[2J\u202eevil\u2066 </script>\ud800\u2028'
 
 
@@ -70,12 +71,11 @@ def test_what_is_kept_is_read_back_newest_first_and_in_pages(tmp_path: Path) -> 
     assert [line.iteration for line in (*second.rollouts, *last.rollouts)] == [4, 3, 2, 1] and last.older is None
     whole = read_rollout(tmp_path, first.rollouts[0].id)
     assert whole and whole.line == first.rollouts[0] and whole.tests == ["assert total([1]) == 1"]
-    assert [(one.text, one.reward, one.status) for one in whole.attempts] == [
-        (GOOD, 0.9, "judged"),
-        (BAD, 0.1, "judged"),
-    ]
+    shown = [(attempt.text, attempt.reward, attempt.status) for attempt in whole.attempts]
+    assert shown == [(GOOD, 0.9, "judged"), (BAD, 0.1, "judged")]
     made.close()
     assert read_rollout(tmp_path, whole.line.id) == whole
+    assert read_page(tmp_path / "none").rollouts == [] and read_rollout(tmp_path / "none", 1) is None
 
 
 def test_own_groups_and_those_of_peers_can_be_asked_for(tmp_path: Path) -> None:
@@ -132,18 +132,11 @@ def test_number_and_size_are_bounded(tmp_path: Path, text: str, attempts: int) -
         clock.now += 100
         made.add(iteration, [saying(text, attempts)] * (BURST if attempts == 2 else 1))
         assert disk_bytes(tmp_path) < 32 << 20
-    (count,) = sqlite_value(tmp_path, "SELECT count(*) FROM rollouts")
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM rollouts").fetchone()
     made.close()
     assert count == MAX_GROUPS if attempts == 2 else 10 < count < 40
     assert read_page(tmp_path).rollouts[0].iteration == 89
-
-
-def sqlite_value(folder: Path, query: str) -> tuple[int]:
-    connection = sqlite3.connect(folder / FILE)
-    try:
-        return connection.execute(query).fetchone()
-    finally:
-        connection.close()
 
 
 def test_a_resumed_run_forgets_the_future_and_no_id_comes_twice(tmp_path: Path) -> None:
@@ -205,10 +198,6 @@ def test_a_folder_that_cannot_be_written_costs_no_more(tmp_path: Path, caplog: p
     assert len(caplog.records) == 1 and "unable to open" in caplog.text
 
 
-def test_no_file_is_an_empty_page(tmp_path: Path) -> None:
-    assert read_page(tmp_path).rollouts == [] and read_rollout(tmp_path, 1) is None
-
-
 def test_many_may_read_while_it_is_written(tmp_path: Path) -> None:
     clock = Clock()
     made = store(tmp_path, clock)
@@ -236,11 +225,7 @@ def test_many_may_read_while_it_is_written(tmp_path: Path) -> None:
 
 def test_attempts_beyond_the_bound_are_left_out(tmp_path: Path) -> None:
     made = store(tmp_path)
-    scored = saying("a", 70)
-    cut = dataclasses.replace(
-        scored.group, completions=(*scored.group.completions[:-1], Completion("b", (1,), (0.0,), False))
-    )
-    made.add(1, [dataclasses.replace(scored, group=cut)])
+    made.add(1, [saying("a", 70)])
     (line,) = read_page(tmp_path).rollouts
     made.close()
     assert len(line.rewards) == 64

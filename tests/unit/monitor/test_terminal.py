@@ -5,12 +5,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from builders.monitor import after, fresh, group, learned, row, rows_of
+from builders.monitor import PEER, after, group, learned, row, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from codezero.monitor.summaries import RunState, best_and_worst, code_of, most_telling
+from codezero.monitor.run_types import RunView
+from codezero.monitor.run_view import best_and_worst, code_of, most_telling
 from codezero.monitor.terminal import LiveView, render, save_picture
 from codezero.monitor.text import (
     ADJECTIVES,
@@ -23,6 +24,7 @@ from codezero.monitor.text import (
     readable_name,
     sparkline,
 )
+from codezero.types import ScoredGroup
 
 HOSTILE = (
     "[bold red]x[/] [link=http://a] [/nope] \x1b[2J\x1b]0;owned\x07 \u202e\u200b\r\x08 \ud800 "
@@ -31,17 +33,17 @@ HOSTILE = (
 )
 
 
-def drawn(state: RunState, width: int = 80, height: int = 24) -> list[str]:
+def drawn(view: RunView, *scored: ScoredGroup, width: int = 80, height: int = 24) -> list[str]:
     console = Console(width=width, height=height, force_terminal=True, color_system=None, file=io.StringIO())
     with console.capture() as captured:
-        console.print(render(state, height=height, now=252.0))
+        console.print(render(view, next(iter(scored), None), height=height, now=252.0))
     return captured.get().splitlines()
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
-@pytest.mark.parametrize("state", [fresh(), learned(0), learned(1), learned(9, group())])
-def test_every_stage_fits_its_screen(state: RunState, width: int) -> None:
-    lines = drawn(state, width)
+@pytest.mark.parametrize("shown", [(after(),), (learned(0),), (learned(1),), (learned(9), group())])
+def test_every_stage_fits_its_screen(shown: tuple[RunView, *tuple[ScoredGroup, ...]], width: int) -> None:
+    lines = drawn(*shown, width=width)
     assert len(lines) <= 23  # one row stays for the cursor
     assert max(map(len, lines)) <= width
     boxed = [line for line in lines if line.startswith(("│", "╭", "╰"))]
@@ -51,16 +53,13 @@ def test_every_stage_fits_its_screen(state: RunState, width: int) -> None:
 def test_the_view_tells_what_a_person_asks() -> None:
     text = "\n".join(
         drawn(
-            after(
-                *rows_of(5),
-                row(125, 0.7) | {"tolerated/SwarmError": 3},
-                scored=[group("Return the sum.", ("right", "wrong"), "returns too early")],
-            ),
+            after(*rows_of(5), row(125, 0.7) | {"tolerated/SwarmError": 3}),
+            group("Return the sum.", ("right", "wrong"), "returns too early"),
             width=120,
         )
     )
     for wanted in (
-        readable_name(fresh().identity), "hivemind swarm · 2 peers", "18 % from them", "iteration 125", "round 12",
+        readable_name(PEER), "hivemind swarm · 2 peers", "18 % from them", "iteration 125", "round 12",
         "●●●○○ 3", "executed average@8", "61.0 % [58.0, 64.0]", "from 21.0 % ▲ +40.0", "0.70", "from 0.30",
         "believes 61.0 %, executed 61.0 %, AUROC 0.71 [0.64, 0.77] within groups, 0.98 over problems",
         "12,346 tokens/s", "0.6 s an iteration",
@@ -71,7 +70,7 @@ def test_the_view_tells_what_a_person_asks() -> None:
 
 
 def test_hostile_text_neither_acts_nor_is_read_as_markup() -> None:
-    lines = drawn(learned(2, group(HOSTILE, ("```python\n" + HOSTILE, HOSTILE), HOSTILE)))
+    lines = drawn(learned(2), group(HOSTILE, ("```python\n" + HOSTILE, HOSTILE), HOSTILE))
     text = "".join(lines)
     assert not any(unicodedata.category(character) in INVISIBLE for character in text)
     assert "[bold red]x[/]" in text
@@ -81,7 +80,7 @@ def test_hostile_text_neither_acts_nor_is_read_as_markup() -> None:
 @given(question=st.text(max_size=200), attempt=st.text(max_size=300), reason=st.text(max_size=80))
 @settings(max_examples=40, deadline=None)
 def test_any_text_keeps_the_frame(question: str, attempt: str, reason: str) -> None:
-    assert len(drawn(after(row(1), scored=[group(question, (attempt, attempt), reason)]))) <= 23
+    assert len(drawn(after(row(1)), group(question, (attempt, attempt), reason))) <= 23
 
 
 @given(st.text(max_size=80), st.integers(2, 60))
@@ -143,7 +142,7 @@ def test_code_is_taken_out_of_its_fence(text: str, code: str) -> None:
 
 def test_the_picture_is_whole_and_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
     path = tmp_path / "view.svg"
-    save_picture(path, learned(6, group(HOSTILE)))
+    save_picture(path, learned(6), group(HOSTILE))
     svg = path.read_text()
     ElementTree.fromstring(svg)
     assert "average@8" in svg
@@ -154,8 +153,8 @@ def test_the_picture_is_whole_and_needs_nothing_from_elsewhere(tmp_path: Path) -
 def test_the_live_view_draws_and_gives_the_terminal_back() -> None:
     stream = io.StringIO()
     view = LiveView(Console(file=stream, width=80, height=24, force_terminal=True))
-    view.show(fresh())
-    view.show(learned(3, group()))
+    view.show(after())
+    view.show(learned(3), group())
     view.close()
     shown = stream.getvalue()
     assert "iteration " in shown and "average@8" in shown

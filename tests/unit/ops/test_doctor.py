@@ -10,18 +10,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fakes.judge_server import MODEL, Judge, Server, serving
 from msgspec import structs
 
 from codezero.cli import main
 from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig, SwarmConfig
-from codezero.errors import ChainError
+from codezero.errors import ChainError, EndpointError
+from codezero.evaluator.openai_judge import OLLAMA_LOGPROBS, server_version
 from codezero.ops import doctor as machine
 from codezero.ops import doctor_network as network
 from codezero.ops.doctor import judge_memory
@@ -39,18 +42,10 @@ def listening() -> socket.socket:
     return listener
 
 
-def network_of(reachable: bool | None, said: str, port: int = 1) -> NetworkStatus:
-    return NetworkStatus(
-        time=time.time(),
-        me=PEER,
-        addresses=[f"/ip4/127.0.0.1/tcp/{port}/p2p/{PEER}"],
-        neighbours=0,
-        round=None,
-        shards=1,
-        reachable=reachable,
-        reachability=said,
-        peers=[],
-    )
+def network_of(reachable: bool | None, reachability: str, port: int = 1) -> NetworkStatus:
+    known = {"time": time.time(), "me": PEER, "addresses": [f"/ip4/127.0.0.1/tcp/{port}/p2p/{PEER}"]}
+    counts = {"neighbours": 0, "round": None, "shards": 1, "peers": []}
+    return NetworkStatus(**known, **counts, reachable=reachable, reachability=reachability)
 
 
 def raising(error: Exception) -> Callable[[], Finding]:
@@ -67,39 +62,28 @@ def test_a_check_that_fails_hangs_or_breaks_stops_no_other() -> None:
         never.wait(60)
         return ok("late")
 
-    found = list(
-        diagnose(
-            [
-                Check("good", lambda: ok("fine")),
-                Check("hung", hang, 0.3),
-                Check("named", raising(ChainError("chain 5 is not 6\nmore"))),
-                Check("broken", raising(KeyError("x"))),
-                Check("last", lambda: warn("so so", "try this")),
-            ]
-        )
-    )
+    checks = [
+        Check("good", lambda: ok("fine")),
+        Check("hung", hang, 0.3),
+        Check("named", raising(ChainError("chain 5 is not 6\nmore"))),
+        Check("broken", raising(KeyError("x"))),
+        Check("last", lambda: warn("so so", "try this")),
+    ]
+    findings = list(diagnose(checks))
     never.set()
-    states = {finding.check: finding.state for finding in found}
-    assert states == {
-        "good": CheckState.OK,
-        "hung": CheckState.UNKNOWN,
-        "named": CheckState.FAIL,
-        "broken": CheckState.UNKNOWN,
-        "last": CheckState.WARN,
-    }
-    assert [finding.text for finding in found if finding.check == "named"] == ["chain 5 is not 6"]
-    assert line(found[1]).startswith("could not tell") and "0.3 s" in line(found[1])
-    assert line(found[-1]).endswith("so so; try this") and line(fail("a\x1b[31mb", check="c")).count("\x1b") == 0
-    assert not healthy(found) and healthy([found[0], found[1], found[-1]])
+    assert [(finding.check, str(finding.state)) for finding in findings] == [
+        ("good", "ok"), ("hung", "unknown"), ("named", "fail"), ("broken", "unknown"), ("last", "warn")
+    ]  # fmt: skip
+    assert findings[2].text == "chain 5 is not 6"
+    assert line(findings[1]).startswith("could not tell") and "0.3 s" in line(findings[1])
+    assert line(findings[-1]).endswith("so so; try this") and line(fail("a\x1b[31mb", check="c")).count("\x1b") == 0
+    assert not healthy(findings) and healthy([findings[0], findings[1], findings[-1]])
 
 
-@pytest.mark.parametrize(
-    ("free", "state"),
-    [(0, CheckState.FAIL), (GIB, CheckState.WARN), (GIB * 9, CheckState.OK)],
-    ids=["none", "little", "enough"],
-)
-def test_room_is_judged_by_what_runs_need(free: int, state: CheckState) -> None:
-    assert machine.judge_disk(Path("runs"), free).state is state
+def test_room_is_judged_by_what_runs_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for free, state in ((0, CheckState.FAIL), (GIB, CheckState.WARN), (9 * GIB, CheckState.OK)):
+        monkeypatch.setattr("shutil.disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        assert machine.disk(str(tmp_path)).state is state
 
 
 def test_a_folder_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
@@ -112,19 +96,11 @@ from codezero.ops.doctor import disk; print(disk({str(tmp_path)!r}).state)"
 
 @pytest.mark.parametrize(
     ("synchronised", "block", "state"),
-    [
-        (True, None, CheckState.OK),
-        (False, None, CheckState.UNKNOWN),
-        (False, 995.0, CheckState.OK),
-        (True, 1030.0, CheckState.WARN),
-        (True, 1100.0, CheckState.FAIL),
-        (True, -9000.0, CheckState.UNKNOWN),
-    ],
-)
-def test_a_clock_is_called_right_only_when_somebody_says_so(
-    synchronised: bool, block: float | None, state: CheckState
-) -> None:
-    assert machine.judge_clock(synchronised, 1000.0, block, 60.0).state is state
+    [(True, None, "ok"), (False, None, "unknown"), (False, 995.0, "ok"), (True, 1030.0, "warn"), (True, 1100.0, "fail"),
+     (True, -9000.0, "unknown")],
+)  # fmt: skip
+def test_a_clock_is_right_only_when_somebody_says_so(synchronised: bool, block: float | None, state: str) -> None:
+    assert machine.judge_clock(synchronised, 1000.0, block, 60.0).state == state
 
 
 def test_memory_is_held_against_what_the_models_need() -> None:
@@ -134,10 +110,10 @@ def test_memory_is_held_against_what_the_models_need() -> None:
 
 
 def test_what_the_hardware_process_did_not_say_is_unknown() -> None:
-    told = b'{"check": "torch", "state": "ok", "said": "2.13", "mend": ""}\nnonsense\n{"check": 1}\n[]\n'
-    found = machine.read_hardware(told, "its process ended with -11")
-    assert [finding.state for finding in found] == [CheckState.OK, CheckState.UNKNOWN, CheckState.UNKNOWN]
-    assert "-11" in found[1].text
+    output = b'{"check": "torch", "state": "ok", "said": "2.13", "mend": ""}\nnonsense\n{"check": 1}\n[]\n'
+    findings = machine.read_hardware(output, "its process ended with -11")
+    assert [finding.state for finding in findings] == [CheckState.OK, CheckState.UNKNOWN, CheckState.UNKNOWN]
+    assert "-11" in findings[1].text
 
 
 @pytest.mark.slow
@@ -172,12 +148,12 @@ def test_reachability_is_proven_asked_or_not_claimed() -> None:
         port = held.getsockname()[1]
     config = SwarmConfig(kind="hivemind", host="127.0.0.1", port=port)
     assert network.reach(config, None).state is CheckState.WARN
-    told = replace(config, announce=[f"/ip4/127.0.0.1/tcp/{port}"])
-    assert network.reach(told, None).state is CheckState.OK
+    announced = replace(config, announce=[f"/ip4/127.0.0.1/tcp/{port}"])
+    assert network.reach(announced, None).state is CheckState.OK
     with listening() as other:  # somebody else answers there
         foreign = replace(config, announce=[f"/ip4/127.0.0.1/tcp/{other.getsockname()[1]}"])
-        found = network.reach(foreign, None)
-    assert found.state is CheckState.UNKNOWN and f"port {port}" in found.mend
+        finding = network.reach(foreign, None)
+    assert finding.state is CheckState.UNKNOWN and f"port {port}" in finding.mend
     for reachable, state in ((True, CheckState.OK), (False, CheckState.WARN), (None, CheckState.UNKNOWN)):
         assert network.reach(config, network_of(reachable, "as neighbours say")).state is state
     relayed = structs.replace(network_of(False, "by relays"), neighbours=1)
@@ -236,24 +212,19 @@ def test_checks_that_listen_at_the_own_port_at_once_do_not_meet(monkeypatch: pyt
     ],
 )
 def test_the_port_to_open_is_named(outward: str | None, state: CheckState, words: str) -> None:
-    found = network.judge_outward(outward, 38331)
-    assert found.state is state and words in line(found)
+    finding = network.judge_outward(outward, 38331)
+    assert finding.state is state and words in line(finding)
 
 
 @pytest.mark.parametrize(
     ("missing", "sets", "answers", "state"),
-    [
-        ([], [], None, CheckState.OK),
-        (["a/b"], [], True, CheckState.OK),
-        (["a/b"], [], False, CheckState.FAIL),
-        (["a/b"], [], None, CheckState.FAIL),
-        ([], ["mbpp"], False, CheckState.WARN),
-    ],
-)
+    [([], [], None, "ok"), (["a/b"], [], True, "ok"), (["a/b"], [], False, "fail"), (["a/b"], [], None, "fail"),
+     ([], ["mbpp"], False, "warn")],
+)  # fmt: skip
 def test_a_hub_that_is_away_matters_when_something_is_missing(
-    missing: list[str], sets: list[str], answers: bool | None, state: CheckState
+    missing: list[str], sets: list[str], answers: bool | None, state: str
 ) -> None:
-    assert network.judge_hub(missing, ["a/b"], sets, answers).state is state
+    assert network.judge_hub(missing, ["a/b"], sets, answers).state == state
 
 
 def test_what_is_asked_of_the_hub_is_what_the_node_would_load(tmp_path: Path) -> None:
@@ -290,13 +261,12 @@ def test_the_right_chain_answers_and_the_wrong_one_fails(tmp_path: Path, monkeyp
         assert "not " in network.chain(other).text and network.chain(other).state is CheckState.FAIL
         right = replace(other, chain_id=served.chain_id)
         assert network.chain(right).state is CheckState.FAIL  # nobody's contract
-        told = network.block_time(right)
-        assert told is not None and abs(told - time.time()) < 3600
+        block_time = network.block_time(right)
+        assert block_time is not None and abs(block_time - time.time()) < 3600
 
 
-def test_identity_and_login_are_told(tmp_path: Path) -> None:
-    from codezero.login.store import Folder
-    from codezero.login.vault import Passphrase, Scrypt, Vault
+def test_identity_and_login_are_shown(tmp_path: Path) -> None:
+    from codezero.login.vault import Folder, Passphrase, Scrypt, Vault
     from codezero.swarm.identity import Identity
 
     path = tmp_path / "swarm.pem"
@@ -314,23 +284,92 @@ def test_identity_and_login_are_told(tmp_path: Path) -> None:
     assert machine.login(config).state is CheckState.OK and "0x" in machine.login(config).text
 
 
+def of_a_node(folder: Path) -> list[str]:
+    return [f"run.directory={folder / 'runs'}", f"swarm.identity={folder / 'swarm.pem'}", "login.page=off"]
+
+
 @pytest.mark.slow
 def test_the_command_ends_in_time_with_a_line_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = [f"run.directory={tmp_path / 'runs'}", f"swarm.identity={tmp_path / 'swarm.pem'}", "login.page=off"]
-    assert main(["doctor", "--json", *given]) == 0
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    names = [finding["check"] for finding in told["findings"]]
-    assert told["ok"] and names[:5] == ["python", "torch", "device", "memory", "disk"] and len({*names}) == len(names)
-    assert {*told["findings"][0]} == {"check", "state", "said", "mend"}
+    assert main(["doctor", "--json", *of_a_node(tmp_path)]) == 0
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    names = [finding["check"] for finding in report["findings"]]
+    assert report["ok"] and names[:5] == ["python", "torch", "device", "memory", "disk"] and len({*names}) == len(names)
+    assert {*report["findings"][0]} == {"check", "state", "said", "mend"}
     assert not list(tmp_path.iterdir()), "it left something behind"
 
 
 @pytest.mark.long
 def test_the_command_fails_where_a_node_would(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = [f"run.directory={tmp_path / 'runs'}", f"swarm.identity={tmp_path / 'swarm.pem'}", "login.page=off"]
     judge = ["evaluator.kind=openai", "evaluator.url=http://127.0.0.1:1", "evaluator.model=m"]
-    assert main(["doctor", *given, *judge]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    bad = next(one for one in lines if one.startswith("fail"))
+    assert main(["doctor", *of_a_node(tmp_path), *judge]) == 1
+    bad = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("fail"))
     assert "judge" in bad and "cannot be reached" in bad and "start it" in bad
     assert main(["doctor", "seed=x"]) == 2
+
+
+VLLM, OLLAMA = {"/version": b'{"version": "0.32.0"}'}, {"/api/version": b'{"version": "0.35.1"}'}
+NO_LOGPROBS = b'{"choices": [{"message": {"content": "Yes"}}]}'
+
+
+@pytest.fixture(scope="module")
+def brain() -> Judge:
+    return Judge()
+
+
+@pytest.fixture
+def server(brain: Judge) -> Iterator[Server]:
+    with serving(brain) as server:
+        yield server
+
+
+def judged(server: Server, kind: str = "openai", end: str = "", **more: list[str]) -> Finding:
+    config = EvaluatorConfig(kind=kind, url=server.url + end, model=MODEL, seconds=20.0, **more)
+    return network.judge(config)
+
+
+@pytest.mark.parametrize("end", ["", "/", "/v1"])
+def test_a_server_with_everything_is_named_with_its_version(server: Server, end: str) -> None:
+    server.state.versions = VLLM
+    finding = judged(server, end=end)
+    assert finding.state is CheckState.OK
+    assert finding.text.endswith("answers (vLLM 0.32.0)") and "weaker" not in finding.text
+
+
+def test_ollama_has_no_likelihood_and_that_is_said(server: Server) -> None:
+    server.state.versions = OLLAMA
+    finding = judged(server, "ollama")
+    assert finding.state is CheckState.WARN and "(Ollama 0.35.1), yes/no only: weaker" in finding.text
+    assert "docs/docker.md" in finding.mend
+
+
+@pytest.mark.parametrize("mode", ["no echo", "forgets the prompt"])
+def test_a_server_without_log_probs_of_a_prompt_is_weaker(server: Server, mode: str) -> None:
+    server.state.mode = mode
+    finding = judged(server)
+    assert finding.state is CheckState.WARN and "yes/no only: weaker" in finding.text
+    assert "does not tell its version" in finding.text
+
+
+def test_who_asks_for_yes_or_no_alone_lacks_nothing(server: Server) -> None:
+    server.state.mode = "no echo"
+    assert judged(server, questions=["yes_no"]).state is CheckState.OK
+
+
+def test_a_server_too_old_for_log_probs_fails_with_its_version_beside_the_one_that_is_needed(server: Server) -> None:
+    server.state.versions, server.state.mode = {"/api/version": b'{"version": "0.12.3"}'}, "bytes"
+    server.state.body = b'{"message": {"content": "Yes"}}'
+    finding = judged(server, "ollama")
+    assert finding.state is CheckState.FAIL and "no log-probabilities" in finding.text
+    assert OLLAMA_LOGPROBS in finding.text and "(Ollama 0.12.3)" in finding.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{}", b"[]", b"0.32.0", b'{"version": 1}', b'{"version": ""}', b'{"version": "1\\n2"}', b"[" * 9000,
+     b'{"version": "' + b"1" * 41 + b'"}', b'{"version": "\\u001b[31m1"}', b'{"version": "\xff"}'],
+)  # fmt: skip
+def test_a_version_that_is_none_is_unknown(server: Server, body: bytes) -> None:
+    with pytest.raises(EndpointError):
+        server_version(body)
+    server.state.versions = {"/version": body, "/api/version": body}
+    assert "does not tell its version" in judged(server).text

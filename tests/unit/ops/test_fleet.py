@@ -76,13 +76,16 @@ def test_addresses_and_words_of_an_earlier_start_do_not_count(
         founded(member, Stop())
 
 
-def test_a_line_can_do_nothing_to_the_terminal(first: Callable[[str], FleetNode], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        (b"one\n\x1b[2Jtwo \xff\n\n", "·[2Jtwo \ufffd"),  # which can do nothing to the terminal
+        (b"2026-01-02 03:04:05,678 INFO codezero.node the judge is loaded\n", "the judge is loaded"),
+    ],
+)
+def test_of_a_line_only_what_it_says_is_shown(
+    output: bytes, words: str, first: Callable[[str], FleetNode], tmp_path: Path
+) -> None:
     member = first("sleep 60")
-    (tmp_path / "output.log").write_bytes(b"one\n\x1b[2Jtwo \xff\n\n")
-    assert newest_output(member)[1] == "·[2Jtwo \ufffd"
-
-
-def test_of_a_line_of_a_log_only_what_it_says_is_shown(first: Callable[[str], FleetNode], tmp_path: Path) -> None:
-    member = first("sleep 60")
-    (tmp_path / "output.log").write_text("2026-01-02 03:04:05,678 INFO codezero.node the judge is loaded\n")
-    assert newest_output(member)[1] == "the judge is loaded"
+    (tmp_path / "output.log").write_bytes(output)
+    assert newest_output(member)[1] == words

@@ -23,7 +23,7 @@ from codezero.system.signals import LEAVING_SECONDS, Backoff
 FAITHFUL = """
 import signal, sys, time
 from pathlib import Path
-signal.signal(signal.SIGTERM, lambda *_: (Path({told!r}).write_text("saved"), sys.exit(0)))
+signal.signal(signal.SIGTERM, lambda *_: (Path({saved!r}).write_text("saved"), sys.exit(0)))
 signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
 Path({up!r}).touch()
 time.sleep(60)
@@ -50,7 +50,7 @@ def python(script: str) -> list[str]:
     return [sys.executable, "-c", script]
 
 
-def lives(tmp_path: Path, *codes: int, most: int = 3, saved: Sequence[int] = ()) -> tuple[int, int]:
+def lives(*codes: int, most: int = 3, saved: Sequence[int] = ()) -> tuple[int, int]:
     """The exit code, and how many processes there were, of which each ended with the next of `codes`."""
     count, progress = 0, iter((0, *saved))
 
@@ -65,20 +65,17 @@ def lives(tmp_path: Path, *codes: int, most: int = 3, saved: Sequence[int] = ())
     return code, count
 
 
-def test_a_node_that_dies_is_started_again(tmp_path: Path) -> None:
-    assert lives(tmp_path, 1, -signal.SIGKILL, 0) == (0, 3)
-
-
 ENDS = [(0, 0), (2, 2), (130, 130), (-signal.SIGINT, 130), (-signal.SIGTERM, 143), (-signal.SIGHUP, 129)]
 
 
-@pytest.mark.parametrize(("code", "shown"), ENDS)
-def test_what_starting_again_cannot_mend_is_not_tried_again(tmp_path: Path, code: int, shown: int) -> None:
-    assert lives(tmp_path, code) == (shown, 1)
+def test_a_node_that_dies_is_started_again_unless_that_cannot_mend_it() -> None:
+    assert lives(1, -signal.SIGKILL, 0) == (0, 3)
+    for code, shown in ENDS:
+        assert lives(code) == (shown, 1)
 
 
-def test_it_gives_up_and_ends_with_the_last_code(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert lives(tmp_path, 1, 1, -signal.SIGKILL) == (137, 3)
+def test_it_gives_up_and_ends_with_the_last_code(capfd: pytest.CaptureFixture[str]) -> None:
+    assert lives(1, 1, -signal.SIGKILL) == (137, 3)
     said = capfd.readouterr().err
     assert "ended with code 1; it is started again" in said and "(1 of 3)" in said
     assert "ended by SIGKILL; it is given up after 3 deaths in a row" in said
@@ -88,35 +85,27 @@ def test_a_full_disk_is_waited_for_and_no_death_counts_meanwhile(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("codezero.ops.supervisor.ROOM_SECONDS", 0.01)
-    lives, told = iter([1] * 8 + [0]), iter(["the disk is full", "the disk is full", ""] * 7 + ["", ""])
+    lives, obstacles = iter([1] * 8 + [0]), iter(["the disk is full", "the disk is full", ""] * 7 + ["", ""])
     command = [python(f"raise SystemExit({code})") for code in lives]
-    code = keep_alive(lambda _: command.pop(0), lambda: 0, Backoff(0.0, 1.0), 2, obstacle=lambda: next(told))
+    code = keep_alive(lambda _: command.pop(0), lambda: 0, Backoff(0.0, 1.0), 2, obstacle=lambda: next(obstacles))
     assert code == 0 and not command
     assert capfd.readouterr().err.count("ended with code 1; the disk is full") == 7
 
 
-@pytest.mark.timeout(120)
-def test_who_asks_to_stop_while_the_disk_is_full_is_heard() -> None:
-    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM))
-    timer.start()
-    dying = python("raise SystemExit(1)")
-    assert keep_alive(lambda _: dying, lambda: 0, Backoff(0.0, 1.0), 3, obstacle=lambda: "full") == 0
-
-
-def test_an_iteration_saved_between_two_deaths_is_progress(tmp_path: Path) -> None:
-    assert lives(tmp_path, 1, 1, 1, 1, 1, 1, saved=[0, 5, 5, 9, 9, 9]) == (1, 6)
-    assert lives(tmp_path, 1, 1, 1, saved=[5, 4, 3], most=3) == (1, 3)  # a run begun again from before is none
+def test_an_iteration_saved_between_two_deaths_is_progress() -> None:
+    assert lives(1, 1, 1, 1, 1, 1, saved=[0, 5, 5, 9, 9, 9]) == (1, 6)
+    assert lives(1, 1, 1, saved=[5, 4, 3], most=3) == (1, 3)  # a run begun again from before is none
 
 
 @pytest.mark.parametrize(("which", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_signal_is_passed_on_and_waited_for(tmp_path: Path, which: signal.Signals, code: int) -> None:
-    up, told = tmp_path / "up", tmp_path / "told"
-    words = [*python(SUPERVISOR.format(leaving=20)), FAITHFUL.format(up=str(up), told=str(told))]
+    up, saved = tmp_path / "up", tmp_path / "saved"
+    words = [*python(SUPERVISOR.format(leaving=20)), FAITHFUL.format(up=str(up), saved=str(saved))]
     with subprocess.Popen(words) as process:
         wait_for("the child", 120, up.exists, every=0.02)
         process.send_signal(which)
         assert process.wait(120) == code
-    assert told.exists() == (which is signal.SIGTERM)
+    assert saved.exists() == (which is signal.SIGTERM)
 
 
 def test_a_node_that_does_not_end_in_time_is_killed(tmp_path: Path) -> None:
@@ -127,9 +116,8 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 Path({str(tmp_path / "up")!r}).touch()
 time.sleep(60)
 """
-    with subprocess.Popen(
-        [*python(SUPERVISOR.format(leaving=0.5)), deaf], stderr=subprocess.PIPE, text=True
-    ) as process:
+    words = [*python(SUPERVISOR.format(leaving=0.5)), deaf]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
         wait_for("the child", 120, (tmp_path / "up").exists, every=0.02)
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=120)
@@ -137,11 +125,13 @@ time.sleep(60)
 
 
 @pytest.mark.timeout(120)
-def test_a_signal_in_a_pause_ends_it(capfd: pytest.CaptureFixture[str]) -> None:
-    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM))
-    timer.start()
-    pauses = Backoff(LONGEST_PAUSE, LONGEST_PAUSE)
-    assert keep_alive(lambda _: python("raise SystemExit(1)"), lambda: 0, pauses, 3) == 0
+@pytest.mark.parametrize("obstacle", ["", "full"])
+def test_a_signal_in_a_pause_or_while_the_disk_is_full_ends_it(
+    obstacle: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    dying, pauses = python("raise SystemExit(1)"), Backoff(LONGEST_PAUSE, LONGEST_PAUSE)
+    assert keep_alive(lambda _: dying, lambda: 0, pauses, 3, obstacle=lambda: obstacle) == 0
     assert "stopping: no node is running" in capfd.readouterr().err
 
 
@@ -174,19 +164,19 @@ def test_a_second_signal_is_passed_on_too(which: signal.Signals, code: int) -> N
 
 @pytest.mark.long
 def test_the_node_saves_when_its_supervisor_is_killed(tmp_path: Path) -> None:
-    up, told = tmp_path / "up", tmp_path / "told"
+    up, saved = tmp_path / "up", tmp_path / "saved"
     child = "from codezero.system.signals import end_with_parent\nend_with_parent()"
-    child += FAITHFUL.format(up=str(up), told=str(told))
+    child += FAITHFUL.format(up=str(up), saved=str(saved))
     with subprocess.Popen([*python(SUPERVISOR.format(leaving=20)), child]) as process:
         wait_for("the child", 120, up.exists, every=0.02)
         process.kill()
-    wait_for("the child's end", 120, told.exists, every=0.02)
+    wait_for("the child's end", 120, saved.exists, every=0.02)
 
 
 def pid_of(run: Path) -> int:
     """Of the node that runs in a folder; 0: none."""
-    told = run / "node.json"
-    node = json.loads(told.read_text()) if told.exists() else {}
+    saved = run / "node.json"
+    node = json.loads(saved.read_text()) if saved.exists() else {}
     return 0 if node.get("stopped") else node.get("pid", 0)
 
 
@@ -211,8 +201,8 @@ def test_a_real_node_that_is_killed_goes_on(tmp_path: Path) -> None:
             assert time.monotonic() - asked < LEAVING_SECONDS
         finally:
             process.kill()
-    made = [row["iteration"] for row in rows(run)]
-    assert made == list(range(1, len(made) + 1)) and int(checkpoints(run)[-1].name) == made[-1]
+    steps = [row["iteration"] for row in rows(run)]
+    assert steps == list(range(1, len(steps) + 1)) and int(checkpoints(run)[-1].name) == steps[-1]
     assert not list(tmp_path.glob("run.before-*"))
 
 

@@ -10,8 +10,7 @@ from builders.problems import proposed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from codezero.problems.dedup import REMEMBERED, Novelty, NoveltyState
-from codezero.problems.filters import CURATED, PROPOSED, FilterReason, inspect
+from codezero.problems.filters import CURATED, PROPOSED, REMEMBERED, FilterReason, Novelty, NoveltyState, inspect
 from codezero.problems.rows import read_row
 from codezero.problems.synthetic.tasks import LEVELS, make_task
 from codezero.types import Problem, Source, Standing

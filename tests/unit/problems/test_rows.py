@@ -135,14 +135,8 @@ def test_arguments_and_outputs_stay_what_they_are(pairs: list[tuple[list[Any], s
         (line(DEEPCODER, tests=calls(("[1e999]", 2))), "out of range"),
         (line(DEEPCODER, tests=calls(([1], 2), name="f\n")), "pattern|matching regex"),
         (line(DEEPCODER, tests='[{"input": [], "output": 1, "type": "function_call"}]'), "function_call: not of one"),
-        (
-            line(DEEPCODER, tests=json.dumps([*json.loads(calls(([1], 2))), {"input": "", "output": ""}])),
-            "of one known",
-        ),
-        (
-            line(DEEPCODER, tests=json.dumps(json.loads(calls(([], 2))) + json.loads(calls(([], 2), name="g")))),
-            "of one",
-        ),
+        (line(DEEPCODER, tests=calls(([1], 2))[:-1] + ', {"input": "", "output": ""}]'), "of one known"),
+        (line(DEEPCODER, tests=calls(([], 2))[:-1] + "," + calls(([], 2), name="g")[1:]), "of one"),
         (line(DEEPCODER, tests=calls((["x" * 10**5], 2))), "no tests"),
         (b"{", "truncated"),
         (b"[]", "object"),
@@ -183,11 +177,11 @@ def library() -> CanaryLibrary:
 
 def test_what_is_called_right_passes_and_what_is_called_wrong_fails(library: CanaryLibrary):
     drawn = draw_canaries(library, 200, "x")
-    assert {one.kind for one in drawn} == {CanaryKind.REFERENCE, CanaryKind.MUTANT, CanaryKind.ATTACK}
+    assert {canary.kind for canary in drawn} == {CanaryKind.REFERENCE, CanaryKind.MUTANT, CanaryKind.ATTACK}
     with MontySandbox() as sandbox:
-        for one in drawn:
-            job = Job(one.code, one.problem.tests, one.problem.style is Style.STDIO)
-            assert TRUTH[sandbox.run(job).outcome] is one.right
+        for canary in drawn:
+            job = Job(canary.code, canary.problem.tests, canary.problem.style is Style.STDIO)
+            assert TRUTH[sandbox.run(job).outcome] is canary.right
 
 
 def test_a_reference_that_fails_its_own_tests_measures_nobody(library: CanaryLibrary):

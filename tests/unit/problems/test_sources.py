@@ -1,4 +1,4 @@
-"""A data set as a source: its own order for each peer, nothing twice in an epoch, resumed where it was left."""
+"""A data set or a function of one's own as a source: each peer's own order, nothing twice, resumed as left."""
 
 import threading
 from collections import Counter
@@ -14,8 +14,8 @@ from codezero.config import DataConfig
 from codezero.environments.code import CodeEnvironment
 from codezero.errors import ConfigError, ProblemError
 from codezero.problems import sources as module
-from codezero.problems.filters import Screen
-from codezero.problems.sources import DataSource
+from codezero.problems.filters import Novelty, Screen
+from codezero.problems.sources import DataSource, canary_rows, open_rows
 from codezero.problems.stream import MixedStream
 from codezero.types import Problem, Source
 
@@ -26,7 +26,7 @@ class Memory:
     def __init__(self, *shards: list[dict], remote: bool = False) -> None:
         self.parts = {f"shard {number}": rows for number, rows in enumerate(shards)}
         self.remote = remote
-        self.lost = False
+        self.lost, self.opened = False, 0
         self.gate = threading.Event()
         self.gate.set()
 
@@ -37,11 +37,16 @@ class Memory:
         return list(self.parts)
 
     def rows(self, shard: str, start: int) -> Iterator[dict]:
+        self.opened += 1
         yield from self.parts[shard][start:]
 
 
 def shelf(rows: Memory, peer: str = "a", fits=lambda _: True, wait_seconds: float = 10.0) -> DataSource:
     return DataSource("set", rows, f"0 {peer}", Screen(CodeEnvironment(), fits), Counter(), wait_seconds)
+
+
+def mixed(*sources: str, batch: int = 8) -> MixedStream:
+    return MixedStream(CodeEnvironment(), DataConfig(sources=list(sources)), seed=0, peer_id="a", batch=batch)
 
 
 def draw(source: DataSource, count: int) -> list[str]:
@@ -74,6 +79,15 @@ def test_it_goes_on_where_it_was_left(before: int):
     assert draw(whole, 35) == draw(second, 35)
 
 
+def test_a_shard_is_opened_once_in_an_epoch():
+    rows = three()
+    draw(source := shelf(rows), 30)
+    assert rows.opened == 3
+    source.restore(source.state())
+    draw(source, 5)  # of the next epoch, behind the last block of this one
+    assert rows.opened == 5
+
+
 def test_the_order_is_that_of_earlier_versions_whose_checkpoints_are_resumed():
     drawn = " ".join(draw(shelf(three()), 70))
     assert sha256(drawn.encode()).hexdigest()[:16] == "8ade065409c48fdb"
@@ -98,7 +112,7 @@ def test_what_the_context_cannot_hold_and_what_comes_again_is_counted():
 
 def test_no_batch_is_short_where_an_epoch_ends(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("codezero.problems.stream.open_rows", lambda name: three())  # 30 rows
-    stream = MixedStream(CodeEnvironment(), DataConfig(sources=["mbpp"]), seed=0, peer_id="me", batch=16)
+    stream = mixed("mbpp", batch=16)
     batches = [[problem.id for problem in stream.next_batch([])] for _ in range(8)]
     assert [len(batch) for batch in batches] == [16] * 8
     assert stream.metrics()["problems/drawn_mbpp"] == 128 and len({*batches[0], *batches[1][:14]}) == 30
@@ -146,9 +160,7 @@ def test_a_set_without_a_usable_problem_does_not_turn_for_ever(caplog: pytest.Lo
 def test_what_stands_in_is_said_while_it_does(monkeypatch: pytest.MonkeyPatch):
     sets = {"mbpp": three(), "code_contests": Memory(contests(20))}
     monkeypatch.setattr("codezero.problems.stream.open_rows", sets.__getitem__)
-    stream = MixedStream(
-        CodeEnvironment(), DataConfig(sources=["mbpp:3", "code_contests"]), seed=0, peer_id="a", batch=8
-    )
+    stream = mixed("mbpp:3", "code_contests")
     assert stream.probe() == "" and "problems/stand_ins" not in stream.metrics()
     sets["code_contests"].lost = True
     stream.next_batch([])
@@ -164,9 +176,7 @@ def test_what_stands_in_is_said_while_it_does(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_path_where_nothing_is_ends_the_start(tmp_path: Path):
-    stream = MixedStream(
-        CodeEnvironment(), DataConfig(sources=[f"{tmp_path}/none.jsonl"]), seed=0, peer_id="a", batch=8
-    )
+    stream = mixed(f"{tmp_path}/none.jsonl")
     with pytest.raises(ConfigError, match=r"data\.sources: .*none\.jsonl is neither a file nor"):
         stream.probe()
 
@@ -178,24 +188,85 @@ def test_looking_for_a_set_reads_no_row_and_moves_no_cursor():
     assert looked.state() == before and draw(looked, 12) == draw(plain, 12)
 
 
-def mixed(path: Path, seed: int = 0) -> MixedStream:
-    return MixedStream(
-        CodeEnvironment(), DataConfig(sources=[f"{path}:3", "synthetic"]), seed=seed, peer_id="a", batch=8
-    )
-
-
 def test_sources_are_mixed_by_weight_and_the_mix_is_resumed(tmp_path: Path):
     path = write(tmp_path / "rows.jsonl", [*contests(50), *[mbpp(number) for number in range(100, 150)]])
-    whole, first, second = mixed(path), mixed(path), mixed(path)
+    whole, first, second = (mixed(f"{path}:3", "synthetic") for _ in range(3))
     drawn: list[Problem] = [problem for _ in range(10) for problem in whole.next_batch([])]
     kinds = Counter(problem.source for problem in drawn)
-    assert 10 <= kinds[Source.SYNTHETIC] <= 30 and set(kinds) == {
-        Source.SYNTHETIC,
-        Source.MBPP,
-        Source.CODE_CONTESTS,
-    }
+    assert 10 <= kinds[Source.SYNTHETIC] <= 30 and set(kinds) == {Source.SYNTHETIC, Source.MBPP, Source.CODE_CONTESTS}
     assert drawn[:24] == [problem for _ in range(3) for problem in first.next_batch([])]
     first.save(tmp_path)
     second.load(tmp_path)
     assert drawn[24:] == [problem for _ in range(7) for problem in second.next_batch([])]
     assert second.metrics() == whole.metrics()
+
+
+ROWS = f"""
+from itertools import count
+
+def rows():
+    return {[mbpp(number) for number in range(40)]!r}
+
+def endless():
+    yield from ({{"n": n}} for n in count())
+
+def failing():
+    yield {{"n": 0}}
+    raise KeyError("gone")
+
+def strange():
+    return [7]
+
+number = 7
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(ROWS)
+
+
+def test_they_are_a_source_like_any_other() -> None:
+    stream = mixed("own.py:rows:3")
+    assert stream.name == "own.py:rows:3" and stream.probe() == ""
+    drawn = [problem.id for _ in range(4) for problem in stream.next_batch([])]
+    assert len({*drawn}) == 32 and stream.metrics()["problems/drawn_own.py:rows"] == 32
+
+
+def test_a_resumed_run_goes_on_with_them(tmp_path: Path) -> None:
+    whole, resumed = mixed("own.py:rows"), mixed("own.py:rows")
+    whole.next_batch([])
+    whole.save(tmp_path)
+    resumed.load(tmp_path)
+    assert whole.next_batch([]) == resumed.next_batch([])
+
+
+def test_the_judge_can_be_measured_on_them() -> None:
+    assert canary_rows("own.py:rows", withheld=Novelty(), seconds=10)
+
+
+def test_no_more_are_taken_than_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_ROWS", 5)
+    rows = open_rows("own.py:endless")
+    assert list(rows.rows(rows.name, 3)) == [{"n": 3}, {"n": 4}]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("failing", "own.py:failing raised KeyError: 'gone'"), ("strange", "returned a row of type int; a row is a dict")],
+)
+def test_one_that_fails_is_a_source_that_cannot_be_read(name: str, words: str) -> None:
+    rows = open_rows(f"own.py:{name}")
+    with pytest.raises(ProblemError, match=words):
+        list(rows.rows(rows.name, 0))
+    stream = mixed(f"own.py:{name}", batch=2)
+    assert len(stream.next_batch([])) == 2 and words in stream.stand_ins
+
+
+@pytest.mark.parametrize("name", ["own.py:nothing", "away.py:rows", "own.py:number"])
+def test_one_that_is_not_there_stops_the_start(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"^data.sources={name}"):
+        MixedStream(CodeEnvironment(), DataConfig(sources=[name]), seed=0, peer_id="a", batch=2)
+    with pytest.raises(ConfigError):
+        canary_rows(name, withheld=Novelty(), seconds=10)

@@ -15,8 +15,8 @@ from fakes.hub_server import Hub, serving
 from codezero.cli import main
 from codezero.errors import ProblemError
 from codezero.problems import rows as row_module
-from codezero.problems.hub import SETS, RowSet, open_rows
 from codezero.problems.rows import read_row
+from codezero.problems.sources import SETS, RowSet, open_rows
 from codezero.system.http_client import answer_of
 from codezero.types import Style
 
@@ -38,14 +38,14 @@ def opened(path: Path) -> RowSet:
 
 def problems(rows: RowSet) -> list[str]:
     read = [read_row(row) for shard in rows.shards() for row in rows.rows(shard, 0)]
-    return [one.problem.id for one in read]
+    return [worked.problem.id for worked in read]
 
 
 @pytest.mark.parametrize("make", [mbpp, sanitized], ids=["full", "sanitized"])
 def test_a_line_and_a_parquet_row_are_the_same_problem(make, tmp_path: Path):
     rows = [make(number) for number in range(50)]
-    found = [problems(opened(write(tmp_path / f"rows{suffix}", rows))) for suffix in (".jsonl", ".parquet")]
-    assert found[0] == found[1] and len(set(found[0])) == 50
+    ids = [problems(opened(write(tmp_path / f"rows{suffix}", rows))) for suffix in (".jsonl", ".parquet")]
+    assert ids[0] == ids[1] and len(set(ids[0])) == 50
 
 
 def test_code_contests_from_parquet_with_empty_tests_and_inputs_of_a_megabyte(tmp_path: Path):
@@ -58,9 +58,9 @@ def test_code_contests_from_parquet_with_empty_tests_and_inputs_of_a_megabyte(tm
             assert "no tests" in str(error)
             refused += 1
     assert (len(read), refused) == (45, 5)
-    assert all(one.problem.style is Style.STDIO and len(one.problem.tests) >= 2 for one in read)
-    assert all(sum(map(len, one.problem.tests)) < 70_000 for one in read)
-    assert all(one.right == (one.problem.reference,) and one.wrong == ("print(input())",) for one in read)
+    assert all(row.problem.style is Style.STDIO and len(row.problem.tests) >= 2 for row in read)
+    assert all(sum(map(len, row.problem.tests)) < 70_000 for row in read)
+    assert all(row.right == (row.problem.reference,) and row.wrong == ("print(input())",) for row in read)
 
 
 def test_a_directory_gives_its_training_files_and_begins_where_it_is_told(tmp_path: Path):
@@ -92,6 +92,18 @@ def test_what_cannot_be_read_is_named(tmp_path: Path):
         open_rows("mbpp@main")
     with pytest.raises(ProblemError, match="mbpp cannot be read"):
         open_rows("mbpp@" + "0" * 40).shards()  # HF_HUB_OFFLINE is set here, and nothing is in the cache
+
+
+def test_a_set_is_read_from_the_cache_only_where_all_its_files_are_there(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    place = SETS["code_contests"]
+    folder = tmp_path / f"datasets--{place.repository.replace('/', '--')}" / "snapshots" / place.revision / "data"
+    write(folder / "train-00000-of-00002.parquet", contests(3))
+    with pytest.raises(ProblemError, match="it is not whole in the cache"):
+        open_rows("code_contests").shards()
+    write(folder / "train-00001-of-00002.parquet", contests(3))
+    assert [Path(shard).name[6:11] for shard in open_rows("code_contests").shards()] == ["00000", "00001"]
 
 
 def test_a_hub_that_takes_the_call_and_says_nothing_is_given_up_on():
@@ -135,18 +147,7 @@ def test_mbpp_comes_from_the_hub_at_its_revision_and_later_from_the_cache(tmp_pa
     done = run(tmp_path, hub.url, *check)  # nobody listens there any more
     assert json.loads(done.stdout)["usable"] == 50 and "hub" not in done.stderr
     done = run(tmp_path, hub.url, "-m", "codezero", "data", "check", "code_contests")
-    assert done.returncode == 2 and "does not answer, and it is not in the cache" in done.stderr
-
-
-@pytest.mark.slow
-def test_a_hub_lost_in_mid_run_is_said_once_and_synthetic_problems_stand_in(tmp_path: Path):
-    with serving(a_hub(tmp_path)) as hub:
-        done = run(tmp_path, hub.url, str(Path(__file__).parents[2] / "fakes" / "hub_reader.py"))
-    told = json.loads(done.stdout)
-    assert told["sources"]["synthetic"] == 80 - 27 and told["sources"]["code_contests"] == 27, done.stderr
-    assert told["ids"] == 80 and told["metrics"]["problems/outages"] == 1
-    assert told["metrics"]["problems/refused_malformed"] == 3
-    assert done.stderr.count("other sources stand in") == 1
+    assert done.returncode == 2 and "does not answer, and it is not whole in the cache" in done.stderr
 
 
 def test_data_check_shows_the_reasons_and_show_the_problems(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -157,18 +158,18 @@ def test_data_check_shows_the_reasons_and_show_the_problems(tmp_path: Path, caps
     wrong = mbpp(3, code="def solve_3(n):\n    return 7")
     path = str(write(tmp_path / "rows.jsonl", [mbpp(1), mbpp(1), mbpp(2, test_list=["assert"]), *proposals, wrong]))
     assert main(["data", "check", path, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["rows"], told["usable"]) == (6, 2)
-    assert told["refused"] == {"duplicate": 1, "malformed": 1, "contradiction": 1, "reference": 1}
-    assert told["examples"]["reference"] == ["row 6: fails its own tests: test 1 fails"]
-    assert told["references"] == {"pass": 1, "fail": 1}
+    report = json.loads(capsys.readouterr().out)
+    assert (report["rows"], report["usable"]) == (6, 2)
+    assert report["refused"] == {"duplicate": 1, "malformed": 1, "contradiction": 1, "reference": 1}
+    assert report["examples"]["reference"] == ["row 6: fails its own tests: test 1 fails"]
+    assert report["references"] == {"pass": 1, "fail": 1}
     assert main(["data", "check", path]) == 0
     assert "2 of 6 usable" in (out := capsys.readouterr().out) and "row 5: two values" in out
     assert main(["data", "show", path, "--count", "1"]) == 0 and "---" in capsys.readouterr().out
     assert main(["data", "show", "synthetic", "--json"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
     assert main(["data", "list", "data.sources=[mbpp:3,synthetic]", "--json"]) == 0
-    shares = {one["name"]: one["share"] for one in json.loads(capsys.readouterr().out)}
+    shares = {row["name"]: row["share"] for row in json.loads(capsys.readouterr().out)}
     assert shares.pop("synthetic") == 0.25 and shares.pop("mbpp") == 0.75
     assert shares == {"mbpp_sanitized": 0.0, "code_contests": 0.0, "deepcoder": 0.0}
     assert main(["data", "check", str(tmp_path / "no.jsonl")]) == 2

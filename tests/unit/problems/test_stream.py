@@ -14,9 +14,7 @@ from codezero.config import DataConfig
 from codezero.environments.code import CodeEnvironment
 from codezero.errors import CheckpointError
 from codezero.problems.stream import MixedStream
-from codezero.problems.synthetic.programs import parse_question
-from codezero.problems.synthetic.tasks import LEVELS, held_out, is_held_out
-from codezero.protocols import ProblemStream
+from codezero.problems.synthetic.tasks import LEVELS, held_out, is_held_out, parse_question
 from codezero.types import Problem, Source
 
 
@@ -28,11 +26,6 @@ def stream(peer_id: str = "peer", seed: int = 0, batch: int = 8, proposer_share:
 
 def synthetic(source: MixedStream, batches: int) -> list[str]:
     return [problem.id for _ in range(batches) for problem in source.next_batch([])]
-
-
-def test_it_is_a_problem_stream() -> None:
-    source: ProblemStream = stream()
-    assert len(source.next_batch([])) == 8
 
 
 def test_two_peers_and_two_seeds_see_two_orders_and_the_same_node_sees_its_own() -> None:

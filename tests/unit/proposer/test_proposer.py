@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from codezero.config import ProposerConfig
 from codezero.errors import CheckpointError, ProposalError
 from codezero.problems.synthetic.tasks import LEVELS, make_task
+from codezero.proposer.base import Proposer
 from codezero.proposer.parsing import ProposalReason, parse_proposal, proposal_prompt
 from codezero.proposer.proposer import ModelProposer, NoProposer
-from codezero.protocols import Proposer
 from codezero.sandbox.monty import MontySandbox
 from codezero.types import Completion, Source, Standing, problem_id
 
@@ -118,13 +118,7 @@ class Scripted:
         self.seeds: list[int] = []
 
     def sample(
-        self,
-        prompts: Sequence[str],
-        *,
-        group_size: int,
-        max_new_tokens: int,
-        temperature: float,
-        generator_seed: int,
+        self, prompts: Sequence[str], *, group_size: int, max_new_tokens: int, temperature: float, generator_seed: int
     ) -> list[list[Completion]]:
         assert (group_size, max_new_tokens, temperature) == (1, 64, 0.7)
         self.asked.append(list(prompts))

@@ -12,20 +12,9 @@ from codezero.config import NodeConfig, ProposerConfig
 from codezero.errors import CheckpointError
 from codezero.proposer import vetting
 from codezero.proposer.proposer import NoProposer
-from codezero.proposer.vetting import CountedProposer, VettedProposer, Vetting
+from codezero.proposer.vetting import VettedProposer, Vetting
 from codezero.sandbox.monty import MontySandbox
-from codezero.solver.checkpoint import CheckpointStore
-from codezero.types import (
-    Completion,
-    Problem,
-    RolloutGroup,
-    ScoredGroup,
-    Source,
-    Standing,
-    Status,
-    Verdict,
-    problem_id,
-)
+from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Standing, Status, Verdict, problem_id
 
 TESTS = ("assert twice(2) == 4", "assert twice(5) == 10", "assert twice(7) == 15")
 RIGHT = ("def twice(n):\n    return n + n", "def twice(n):\n    return 2 * n")
@@ -61,17 +50,10 @@ def test_what_two_programs_pass_is_confirmed_and_the_rest_left_out(executed: Vet
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "group",
-    [
-        attempts(RIGHT[0], RIGHT[0], RIGHT[0]),
-        attempts(RIGHT[0], *WRONG),
-        attempts(*RIGHT, tests=TESTS[1:]),
-        attempts("while True: pass", "def twice(n): return open('x')"),
-        attempts(),
-    ],
-    ids=["one program", "no two agree", "one test left", "nobody can tell", "no attempt"],
-)
+@pytest.mark.parametrize("group", [
+    attempts(RIGHT[0], RIGHT[0], RIGHT[0]), attempts(RIGHT[0], *WRONG), attempts(*RIGHT, tests=TESTS[1:]),
+    attempts("while True: pass", "def twice(n): return open('x')"), attempts(),
+], ids=["one program", "no two agree", "one test left", "nobody can tell", "no attempt"])  # fmt: skip
 def test_what_too_little_speaks_for_is_not_offered(group: RolloutGroup, executed: Vetting) -> None:
     assert executed([group]) == [None]
 
@@ -94,17 +76,11 @@ def _verdict(correctness: float | None) -> Verdict:
     return Verdict(0.0, correctness or 0.0, 1.0, 1.0, 1.0, 1.0, status)
 
 
-@pytest.mark.parametrize(
-    ("without", "shown", "offered"),
-    [
-        ([0.9, 0.8, 0.1], [0.2, 0.1, 0.1], False),
-        ([0.9, 0.8, 0.1], [0.9, 0.1, 0.1], True),
-        ([0.9, 0.1, 0.1], [0.1, 0.1, 0.1], True),
-        ([0.9, 0.8, 0.7], [None, None, 0.1], True),
-        ([None, None, None], [None, None, None], True),
-    ],
-    ids=["contradicted", "one stands", "too few believed", "mostly cannot tell", "cannot tell"],
-)
+@pytest.mark.parametrize(("without", "shown", "offered"), [
+    ([0.9, 0.8, 0.1], [0.2, 0.1, 0.1], False), ([0.9, 0.8, 0.1], [0.9, 0.1, 0.1], True),
+    ([0.9, 0.1, 0.1], [0.1, 0.1, 0.1], True), ([0.9, 0.8, 0.7], [None, None, 0.1], True),
+    ([None, None, None], [None, None, None], True),
+], ids=["contradicted", "one stands", "too few believed", "mostly cannot tell", "cannot tell"])  # fmt: skip
 def test_a_judge_drops_only_what_it_finds_contradicted(
     without: list[float | None], shown: list[float | None], offered: bool
 ) -> None:
@@ -133,9 +109,17 @@ class Solver:
         return [list(attempts(*self.codes[:group_size]).completions) for _ in prompts]
 
 
+CONFIG = NodeConfig(seed=1, proposer=ProposerConfig(vetting=3))
+
+
 def vetted(vet: Vetting, solver: Solver, proposer: NoProposer) -> VettedProposer:
-    config = NodeConfig(seed=1, proposer=ProposerConfig(vetting=3))
-    return VettedProposer(proposer, vet, solver, config, prompt=lambda one: one.question, peer_id="me")
+    return VettedProposer(proposer, vet, solver, CONFIG, prompt=lambda one: one.question, peer_id="me")
+
+
+def counted(sandbox: MontySandbox, program: str | None = None, peer_id: str = "me") -> VettedProposer:
+    return VettedProposer(
+        Writer(), None, Solver(), CONFIG, prompt=str, peer_id=peer_id, sandbox=sandbox, known=lambda _: program
+    )
 
 
 def test_only_what_stands_is_proposed_and_counted(executed: Vetting) -> None:
@@ -162,7 +146,7 @@ def test_a_resumed_one_draws_other_attempts_than_before(executed: Vetting, tmp_p
     assert again.seeds == first.seeds[1:] and after.metrics() == before.metrics()
 
 
-@pytest.mark.parametrize("text", ["[]", '{"calls": "x"}', "{"])
+@pytest.mark.parametrize("text", ["[]", '{"calls": "x"}', "{", '{"right": -1}'])
 def test_a_damaged_memory_of_it_is_named(text: str, executed: Vetting, tmp_path: Path) -> None:
     (tmp_path / "vetting.json").write_text(text)
     with pytest.raises(CheckpointError, match=r"vetting\.json"):
@@ -176,7 +160,7 @@ def judged(group: RolloutGroup, *correctness: float | None) -> ScoredGroup:
     return ScoredGroup(group, tuple(map(_verdict, correctness)))
 
 
-def values(proposer: CountedProposer) -> tuple[object, ...]:
+def values(proposer: VettedProposer) -> tuple[object, ...]:
     measured = proposer.metrics()
     return measured["proposer/values_right"], measured["proposer/values_wrong"]
 
@@ -199,14 +183,14 @@ def values(proposer: CountedProposer) -> tuple[object, ...]:
 def test_values_are_counted_by_what_believed_programs_agree_on(
     group: RolloutGroup, believed: Sequence[float | None], right: int, wrong: int, sandbox: MontySandbox
 ) -> None:
-    proposer = CountedProposer(Writer(), sandbox, lambda _: None, peer_id="me")
+    proposer = counted(sandbox)
     assert len(proposer.propose([1])) == 1
     proposer.check([judged(group, *believed)])
     assert values(proposer) == (right, wrong)
 
 
 def test_values_of_a_known_program_are_counted_when_they_are_written(sandbox: MontySandbox) -> None:
-    proposer = CountedProposer(Writer(), sandbox, lambda _: RIGHT[0], peer_id="me")
+    proposer = counted(sandbox, RIGHT[0])
     assert proposer.metrics()["proposer/wrong_value_share"] is None
     proposer.propose([1, 2])
     proposer.check([judged(attempts(*RIGHT), 0.9, 0.9)])
@@ -214,33 +198,6 @@ def test_values_of_a_known_program_are_counted_when_they_are_written(sandbox: Mo
 
 
 def test_other_peers_values_are_not_counted(sandbox: MontySandbox) -> None:
-    proposer = CountedProposer(Writer(), sandbox, lambda _: None, peer_id="she")
+    proposer = counted(sandbox, peer_id="she")
     proposer.check([judged(attempts(*RIGHT), 0.9, 0.9)])
     assert values(proposer) == (0, 0)
-
-
-RECALL = (
-    '{"keys":["ab","cd"],"untold":["ab"],"hearsay":{"cases":{"ab":{"level":3,"failing":["QmX"],"heard":1,'
-    '"solved":false,"told":true}},"able":{"QmX":2}},"counts":{"refuted":1,"rewritten":2},"right":5,"wrong":3}'
-)
-"""proposer/recall.json as earlier versions wrote it."""
-
-
-class Earlier(NoProposer):
-    def save(self, folder: Path) -> None:
-        (folder / "recall.json").write_text(RECALL)
-
-
-def test_a_checkpoint_of_a_version_that_took_problems_back_loads(tmp_path: Path, sandbox: MontySandbox) -> None:
-    CheckpointStore(tmp_path, 1).save(3, {"proposer": Earlier()})
-    assert CheckpointStore(tmp_path, 1).restore({"proposer": NoProposer()}) == 3  # where nothing is executed
-    proposer = CountedProposer(Writer(), sandbox, lambda _: None, peer_id="me")
-    assert CheckpointStore(tmp_path, 1).restore({"proposer": proposer}) == 3
-    assert values(proposer) == (5, 3)
-
-
-@pytest.mark.parametrize("text", ["[]", '{"right": -1}', "{", "\xff"])
-def test_damaged_counts_of_values_are_named(text: str, sandbox: MontySandbox, tmp_path: Path) -> None:
-    (tmp_path / "recall.json").write_bytes(text.encode("latin-1"))
-    with pytest.raises(CheckpointError, match=r"recall\.json"):
-        CountedProposer(Writer(), sandbox, lambda _: None, peer_id="me").load(tmp_path)

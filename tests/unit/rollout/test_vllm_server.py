@@ -10,10 +10,10 @@ from builders.models import tiny_policy
 
 from codezero.models.generation import Drawn
 from codezero.models.load import LoadedModel
+from codezero.rollout.build import build_servers
 from codezero.rollout.client import RolloutServers
 from codezero.settings import compose
 from codezero.weights.versions import Publisher
-from codezero.wiring.rollout import build_servers
 
 PROMPTS = [[65, 66, 258], [67] * 40 + [258], [70, 258]]
 real = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed (extra `vllm`)")
@@ -41,19 +41,10 @@ def test_the_engine_has_the_weights_of_every_version(tmp_path: Path) -> None:
     weights = dict(policy.model.named_parameters())
     policy.model.save_pretrained(tmp_path / "model")
     policy.tokenizer.save_pretrained(tmp_path / "model")
-    publisher = Publisher(tmp_path / "weights", keep=2, check_every=2)
-    config = compose(
-        [
-            *(f"model.solver={tmp_path / 'model'}", "model.device=cpu", "model.precision=float32"),
-            *(
-                "rollout.engine=vllm",
-                "rollout.start=1",
-                "solver.max_prompt_tokens=128",
-                "solver.max_new_tokens=128",
-                f"run.logs={tmp_path / 'logs'}",
-            ),
-        ]
-    )
+    publisher = Publisher(tmp_path / "weights")
+    words = [f"model.solver={tmp_path / 'model'}", "model.device=cpu", "model.precision=float32"]
+    words += ["rollout.engine=vllm", "rollout.start=1", f"run.logs={tmp_path / 'logs'}"]
+    config = compose([*words, "solver.max_prompt_tokens=128", "solver.max_new_tokens=128"])
     with ExitStack() as stack:
         client = build_servers(config, policy, tmp_path / "weights", print, stack)
         for number in range(7):

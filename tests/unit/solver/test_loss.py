@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 import torch
 from builders.models import random_rows, tiny_policy
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import Gemma2Config, Gemma2ForCausalLM
 
 from codezero.config import SolverConfig
 from codezero.errors import ConfigError, OwnCodeError
 from codezero.solver import loss as module
 from codezero.solver.batch import Batch
 from codezero.solver.learner import TrlLearner
-from codezero.solver.loss import LossInputs
+from codezero.solver.loss import LossInputs, chosen_logprobs, head_is_plain
 
 BATCH = Batch(tuple(random_rows(16)), idle_tokens=11)
 
@@ -50,8 +51,8 @@ def test_a_mean_over_tokens_is_that_of_the_step_however_it_is_divided(
     wanted, theirs = gradient(monkeypatch, None)
     update, ours = gradient(monkeypatch, clipped, micro_batch_rows=size)
     assert update.loss == pytest.approx(wanted.loss, rel=1e-4) and update.clip_share is None
-    for one, other in zip(ours, theirs, strict=True):
-        assert torch.allclose(one, other, rtol=1e-3, atol=1e-6)
+    for item, other in zip(ours, theirs, strict=True):
+        assert torch.allclose(item, other, rtol=1e-3, atol=1e-6)
 
 
 def test_one_that_leaves_does_not_end_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,3 +102,28 @@ def test_memory_that_does_not_suffice_makes_the_passes_smaller(monkeypatch: pyte
 
     update, _ = gradient(monkeypatch, greedy)
     assert sizes[0] > 4 >= max(sizes[-3:]) and update.loss is not None
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_in_pieces_the_numbers_and_gradients_are_the_same(bias: bool, monkeypatch: pytest.MonkeyPatch):
+    torch.manual_seed(0)
+    head = nn.Linear(8, 300, bias=bias)
+    targets = torch.randint(300, (50,))
+    hidden = torch.randn(50, 8, requires_grad=True)
+    pull = torch.randn(50)
+
+    def measured() -> list[torch.Tensor]:
+        result = chosen_logprobs(hidden, head, targets, 0.7)
+        return [result.detach(), *torch.autograd.grad((result * pull).sum(), [hidden, *head.parameters()])]
+
+    whole = measured()
+    monkeypatch.setattr(module, "WHOLE", 1000)
+    for item, other in zip(whole, measured(), strict=True):
+        assert torch.allclose(item, other, atol=1e-5)
+
+
+def test_a_head_whose_logits_are_changed_afterwards_is_left_to_trl():
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8}
+    config = Gemma2Config(vocab_size=99, hidden_size=16, intermediate_size=16, num_hidden_layers=1, **heads)
+    model = Gemma2ForCausalLM(config)
+    assert model.config.final_logit_softcapping and not head_is_plain(model)

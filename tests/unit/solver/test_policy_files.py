@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from builders.models import EOS, random_rows, tiny_policy
+from builders.models import EOS, bits, random_rows, tiny_policy
 
 from codezero.config import SolverConfig
 from codezero.errors import CheckpointError
@@ -19,16 +19,16 @@ def make(policy: LoadedModel | None = None, **config: Any) -> TrlLearner:
 
 
 def test_loaded_is_saved_bit_for_bit_and_goes_on_the_same_way(tmp_path: Path):
-    one, other = make(minibatches=2), make(minibatches=2, policy=tiny_policy(seed=9))
-    one.update(Batch(tuple(random_rows(16))))
-    one.save(tmp_path)
+    first, other = make(minibatches=2), make(minibatches=2, policy=tiny_policy(seed=9))
+    first.update(Batch(tuple(random_rows(16))))
+    first.save(tmp_path)
     other.load(tmp_path)
     for seed in (3, 4):
         rows = Batch(tuple(random_rows(16, seed=seed)))
-        assert one.update(rows) == other.update(rows)
-    pairs = zip(one.policy.model.state_dict().values(), other.policy.model.state_dict().values(), strict=True)
+        assert first.update(rows) == other.update(rows)
+    pairs = zip(first.policy.model.state_dict().values(), other.policy.model.state_dict().values(), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
-    assert one.steps == other.steps == 6
+    assert first.steps == other.steps == 6
 
 
 def test_a_saved_policy_is_a_model_like_any_other(tmp_path: Path):
@@ -47,9 +47,9 @@ def test_an_untrained_one_can_be_saved_and_loaded(tmp_path: Path):
 
 
 def test_the_learning_rate_of_the_present_run_counts(tmp_path: Path):
-    one = make(learning_rate=1e-2)
-    one.update(Batch(tuple(random_rows(4))))
-    one.save(tmp_path)
+    first = make(learning_rate=1e-2)
+    first.update(Batch(tuple(random_rows(4))))
+    first.save(tmp_path)
     other = make(learning_rate=1e-5)
     other.load(tmp_path)
     assert {group["lr"] for group in other._optimizer.param_groups} == {1e-5}
@@ -79,3 +79,22 @@ def test_the_save_of_another_model_is_refused(tmp_path: Path):
     make(policy=tiny_policy(hidden=48)).save(tmp_path)
     with pytest.raises(CheckpointError):
         make().load(tmp_path)
+
+
+def forgetful() -> TrlLearner:
+    """Of a model with dropout, which draws from torch's own generator."""
+    policy = tiny_policy()
+    policy.model.config.attention_dropout = 0.5
+    for layer in policy.model.model.layers:
+        layer.self_attn.attention_dropout = 0.5
+    return TrlLearner(policy, SolverConfig(minibatches=2, learning_rate=0.05))
+
+
+def test_a_restarted_learner_drops_what_it_would_have_dropped(tmp_path: Path) -> None:
+    whole, cut = forgetful(), forgetful()
+    rows = Batch(tuple(random_rows(8)))
+    losses = [whole.update(rows).loss, whole.update(rows).loss]
+    whole.save(tmp_path)
+    cut.load(tmp_path)
+    assert cut.update(rows) == whole.update(rows) and bits(cut.policy) == bits(whole.policy)
+    assert losses[0] != losses[1]

@@ -17,16 +17,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders.swarm import SWARM, eventually, fast_identity, group, scored
+from builders.swarm import SWARM, WITH_HIVEMIND, eventually, fast_identity, group, scored, started
 
 from codezero.config import SwarmConfig
-from codezero.environments.code import CodeEnvironment
 from codezero.errors import ConfigError, SwarmError
 from codezero.monitor.metrics_file import LABEL
 from codezero.swarm import network_status
 from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
-from codezero.swarm.messages import network_settings
 from codezero.swarm.network_status import (
     FILE,
     FOLDER,
@@ -34,24 +32,18 @@ from codezero.swarm.network_status import (
     NetworkStatus,
     outward_address,
     own_addresses,
+    port_of,
     read_status,
     write_status,
 )
+from codezero.swarm.supervisor import network_settings
 
 pytestmark = [
     pytest.mark.timeout(200),
-    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    *WITH_HIVEMIND,
 ]
 ROUND = 5
 NUMBERS = count()
-
-
-def make(folder: Path, name: str, **settings: object) -> HivemindSwarm:
-    path = folder / f"{name}.pem"
-    Identity.load_or_create(path)
-    config = SwarmConfig(kind="hivemind", name=SWARM, identity=str(path), poll_seconds=0.2, **settings)  # pyright: ignore[reportArgumentType]
-    return HivemindSwarm(config, folder / name, CodeEnvironment())
 
 
 def talks_to(author: HivemindSwarm, reader: HivemindSwarm, seconds: float = 180.0) -> bool:
@@ -72,37 +64,24 @@ def test_a_bootnode_is_a_way_in_for_two_who_do_not_know_each_other(tmp_path: Pat
     assert boot.stdout is not None
     address = boot.stdout.readline().strip()
     assert address.startswith("/ip4/127.0.0.1/tcp/")
-    swarms = [make(tmp_path, name, bootstrap=[address]) for name in ("alice", "bob")]
     try:
-        for swarm in swarms:
-            swarm.start()
-            assert swarm.addresses  # what is published before is lost: a node publishes again in its next iteration
-        assert talks_to(*swarms)
-        boot.send_signal(signal.SIGTERM)
-        assert boot.wait(120) == 0
-        assert talks_to(*reversed(swarms))  # it showed the way and is not needed any more
-        assert eventually(lambda: any(one.peer == swarms[0].peer_id for one in read_status(tmp_path / "bob").peers))
-        assert eventually(lambda: read_status(tmp_path / "bob").reachable)
+        way = {"bootstrap": [address]}
+        with started(tmp_path, "alice", **way) as alice, started(tmp_path, "bob", **way) as bob:
+            # What is published before is lost: a node publishes again in its next iteration.
+            assert alice.addresses and bob.addresses
+            assert talks_to(alice, bob)
+            boot.send_signal(signal.SIGTERM)
+            assert boot.wait(120) == 0
+            assert talks_to(bob, alice)  # it showed the way and is not needed any more
+            assert eventually(lambda: any(line.peer == alice.peer_id for line in read_status(tmp_path / "bob").peers))
+            assert eventually(lambda: read_status(tmp_path / "bob").reachable)
     finally:
         boot.kill()
         boot.communicate()
-        for swarm in swarms:
-            swarm.close()
-
-    again = make(tmp_path, "bob")  # no bootstrap: only what was remembered
-    alice = make(tmp_path, "alice", port=_port(swarms[0], tmp_path / "alice"))
-    try:
-        alice.start()
-        again.start()
+    port = port_of(*read_status(tmp_path / "alice").addresses)
+    with started(tmp_path, "alice", port=port) as alice, started(tmp_path, "bob") as again:  # what was remembered
         assert alice.addresses and again.addresses
         assert talks_to(alice, again)
-    finally:
-        alice.close()
-        again.close()
-
-
-def _port(swarm: HivemindSwarm, state: Path) -> int:
-    return int(read_status(state).addresses[0].split("/")[4])
 
 
 @pytest.mark.slow
@@ -110,32 +89,15 @@ def test_a_private_swarm_hears_its_members_only(tmp_path: Path) -> None:
     members = tmp_path / "members.txt"
     peers = {name: Identity.load_or_create(tmp_path / f"{name}.pem").peer_id for name in ("alice", "bob", "eve")}
     members.write_text(f"# us\n{peers['alice']}\n{peers['bob']}  # a friend\n")
-    alice = make(tmp_path, "alice", members=str(members))
-    rest: list[HivemindSwarm] = []
-    try:
-        alice.start()
-        rest = [make(tmp_path, "bob", bootstrap=alice.addresses, members=str(members))]
-        rest.append(make(tmp_path, "eve", bootstrap=alice.addresses))
-        for swarm in rest:
-            swarm.start()
-            assert swarm.addresses
-        assert talks_to(rest[0], alice)
-        assert not talks_to(rest[1], alice, seconds=5)
+    with (
+        started(tmp_path, "alice", members=str(members)) as alice,
+        started(tmp_path, "bob", bootstrap=alice.addresses, members=str(members)) as bob,
+        started(tmp_path, "eve", bootstrap=alice.addresses) as eve,
+    ):
+        assert bob.addresses and eve.addresses
+        assert talks_to(bob, alice)
+        assert not talks_to(eve, alice, seconds=5)
         assert eventually(lambda: (alice.gather(ROUND), alice.metrics().get("swarm/refused_member"))[1])
-    finally:
-        for swarm in (alice, *rest):
-            swarm.close()
-
-
-def test_a_port_that_nobody_listens_on_is_told_from_one_that_is_open() -> None:
-    from codezero.swarm.network_monitor import opens  # brings hivemind, which warns where it is imported first
-
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
-        assert asyncio.run(opens("127.0.0.1", listening.getsockname()[1]))
-        port = listening.getsockname()[1]
-    assert not asyncio.run(opens("127.0.0.1", port))
 
 
 def test_a_witness_that_answers_nonsense_says_nothing_and_ends_nothing() -> None:
@@ -235,8 +197,11 @@ def test_that_nobody_is_met_is_said_once_and_again_after_somebody_was(
         ({"members": "/nowhere/members.txt"}, "/nowhere/members.txt"),
         ({"announce": ["/ip4/1.2.3.4/tcp/0"]}, "swarm.announce"),
         ({"announce": ["1.2.3.4:80"]}, "swarm.announce"),
-        ({"bootstrap": ["1.2.3.4"]}, "swarm.bootstrap"),
+        ({"bootstrap": ["127.0.0.1:80"]}, "swarm.bootstrap"),
         ({"name": "two words"}, "swarm.name"),
+        ({"name": "a/b"}, "swarm.name"),
+        ({"name": ""}, "swarm.name"),
+        ({"host": "localhost"}, "swarm.host"),
     ],
 )
 def test_what_cannot_be_used_is_named_before_anything_starts(settings: dict[str, object], named: str) -> None:
@@ -295,16 +260,10 @@ def test_the_peers_command_reads_the_newest_run(tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.slow
 def test_who_says_that_nobody_reaches_it_keeps_no_records_and_is_heard(tmp_path: Path) -> None:
-    alice = make(tmp_path, "alice")
-    bob: HivemindSwarm | None = None
-    try:
-        alice.start()
-        bob = make(tmp_path, "bob", bootstrap=alice.addresses, reachable="no")
-        bob.start()
+    with (
+        started(tmp_path, "alice") as alice,
+        started(tmp_path, "bob", bootstrap=alice.addresses, reachable="no") as bob,
+    ):
         assert bob.addresses
         assert talks_to(bob, alice) and talks_to(alice, bob)
         assert eventually(lambda: read_status(tmp_path / "alice").neighbours == 1)
-    finally:
-        for swarm in (alice, bob):
-            if swarm is not None:
-                swarm.close()

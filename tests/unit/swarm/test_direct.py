@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 from builders.swarm import SWARM, fast_identity
-from simulation.memory_transport import Board, MemoryTransport
+from simulation.transport import Board, MemoryTransport
 
-from codezero.swarm.direct import ASKED, MAX_HEADERS, DirectReader, encode_headers, network_of
+from codezero.swarm.calls import MAX_HEADERS, READ_AT_ONCE, DirectReader, encode_headers, network_of
 from codezero.swarm.records import PeerRecordValidator, RecordPlace
-from codezero.swarm.schema import WireRefusal
 from codezero.swarm.trust import PeerTrust
+from codezero.swarm.wire import WireRefusal
 
 ME = fast_identity()
 PLACE = RecordPlace(SWARM, "h", 7)
@@ -45,13 +45,13 @@ def test_whoever_has_a_network_of_its_own_is_asked_before_a_crowd_behind_another
     scene = Scene(crowd | {"newcomer": "/ip4/9.9.9.9/tcp/1", "other": "/ip6/2001:db8::1/tcp/1"})
     for _ in range(3):
         scene.read()
-        assert len(scene.asked) == ASKED and {"newcomer", "other"} < set(scene.asked)
+        assert len(scene.asked) == READ_AT_ONCE and {"newcomer", "other"} < set(scene.asked)
 
 
 def test_everybody_s_turn_comes() -> None:
     peers = {f"peer {n}": f"/ip4/10.0.{n // 2}.1/tcp/1" for n in range(20)}
     scene, asked = Scene(peers), set[str]()
-    for _ in range(2 * 20 // ASKED):
+    for _ in range(2 * 20 // READ_AT_ONCE):
         scene.read()
         asked |= set(scene.asked)
     assert asked == set(peers)

@@ -11,12 +11,11 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from builders.swarm import eventually, make_swarm
+from builders.swarm import eventually, started
 
 from codezero.errors import IdentityError
 from codezero.swarm.identity import Identity
-from codezero.swarm.messages import NetworkReady
-from codezero.swarm.supervisor import FILE, IdentityLock
+from codezero.swarm.supervisor import FILE, IdentityLock, NetworkReady
 
 
 @pytest.fixture
@@ -37,12 +36,8 @@ def test_a_second_node_with_the_same_identity_is_refused_and_told_what_to_do(pem
 
 
 def test_a_node_refuses_to_start_where_another_lives(tmp_path: Path) -> None:
-    first, second = make_swarm(tmp_path, "alice"), make_swarm(tmp_path, "alice")
-    first.start()
-    with pytest.raises(IdentityError, match="in use"):
-        second.start()
-    second.close()
-    first.close()
+    with started(tmp_path, "alice"), pytest.raises(IdentityError, match="in use"), started(tmp_path, "alice"):
+        pass
 
 
 def test_the_identity_is_free_when_its_node_was_killed(pem: Path) -> None:

@@ -11,30 +11,21 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders.swarm import SWARM, TOKENIZER, fast_identity, make_swarm, problem
+from builders.swarm import SWARM, TOKENIZER, Clock, fast_identity, make_swarm, problem
 from hypothesis import given
 from hypothesis import strategies as st
 from simulation.hub import HubSwarm, LocalHub
-from simulation.memory_transport import signed
-from unit.swarm.test_exchange import ROUND, Clock, Peer, peers
+from simulation.transport import signed
+from unit.swarm.test_exchange import ROUND, Peer, peers
 from unit.swarm.test_records import record, refusal, validator
 
 from codezero.errors import SwarmError
+from codezero.swarm import wire
+from codezero.swarm.base import Swarm
 from codezero.swarm.hivemind_swarm import WAITING_POSTS
-from codezero.swarm.messages import Message, Publish, ReceivedBody
-from codezero.swarm.proposals import LocalSwarm
 from codezero.swarm.records import RecordPlace, place_of, shard_of
-from codezero.swarm.schema import (
-    GROUPS,
-    MARKET,
-    MAX_HEADER,
-    MAX_MARKET,
-    Header,
-    WireRefusal,
-    body_digest,
-    encode_header,
-)
-from codezero.swarm.wire import decode_market, encode_market, encode_proposals
+from codezero.swarm.supervisor import Message, Publish, ReceivedBody
+from codezero.swarm.wire import GROUPS, MARKET, MAX_MARKET, Header, WireRefusal, encode_market
 from codezero.types import Post
 
 PEER = "12D3KooWA4Xop1JaT3MHxwYMkCepYsv4iPVopMXwCz5iHYdBfeSB"
@@ -60,7 +51,7 @@ def post(peer: Peer, payload: bytes, round_number: int = ROUND) -> None:
 
 
 def payloads(peer: Peer) -> list[tuple[str, bytes]]:
-    return [(body.peer, decode_market(body.body)[2][0]) for body in peer.heard if body.kind == MARKET]
+    return [(body.peer, wire.decode_market(body.body)[2][0]) for body in peer.heard if body.kind == MARKET]
 
 
 def reads(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> list[RecordPlace]:
@@ -76,20 +67,17 @@ def reads(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> list[RecordPlace]:
     return read
 
 
-# ---------------------------------------------------------------- the wire
-
-
 @given(st.binary(min_size=1, max_size=1 << 12), st.integers(0, 2**53 - 1))
 def test_a_message_survives_the_wire_and_its_header_stays_small(payload: bytes, number: int) -> None:
     body = encode_market([payload], peer=PEER, round_number=number)
-    assert decode_market(body) == (PEER, number, (payload,))
-    header = Header(1, MARKET, number, body_digest(body), len(body), "zlib", bytes(32), 1, [], None, 1.0)
-    assert len(encode_header(header)) <= MAX_HEADER
+    assert wire.decode_market(body) == (PEER, number, (payload,))
+    header = Header(1, MARKET, number, wire.body_digest(body), len(body), "zlib", bytes(32), 1, [], None, 1.0)
+    assert len(wire.encode_header(header)) <= wire.MAX_HEADER
 
 
 @given(st.binary(max_size=300), st.booleans())
 def test_any_bytes_are_refused_or_read(data: bytes, squeezed: bool) -> None:
-    reason(lambda: decode_market(zlib.compress(data) if squeezed else data))
+    reason(lambda: wire.decode_market(zlib.compress(data) if squeezed else data))
 
 
 @pytest.mark.parametrize(
@@ -98,17 +86,14 @@ def test_any_bytes_are_refused_or_read(data: bytes, squeezed: bool) -> None:
      {"kind": "v"}, {"more": 1}],
 )  # fmt: skip
 def test_a_body_out_of_bounds_is_refused(change: dict[str, Any]) -> None:
-    assert decode_market(raw()) == (PEER, ROUND, (b"x",))
-    assert reason(lambda: decode_market(raw(**change))) == "schema"
+    assert wire.decode_market(raw()) == (PEER, ROUND, (b"x",))
+    assert reason(lambda: wire.decode_market(raw(**change))) == "schema"
 
 
 def test_the_bound_is_the_sender_s_too() -> None:
-    assert decode_market(encode_market([bytes(MAX_MARKET)], peer=PEER, round_number=1))
+    assert wire.decode_market(encode_market([bytes(MAX_MARKET)], peer=PEER, round_number=1))
     for payload in (b"", bytes(MAX_MARKET + 1)):
         assert reason(lambda payload=payload: encode_market([payload], peer=PEER, round_number=1)) == "schema"
-
-
-# ---------------------------------------------------------------- the place
 
 
 def test_the_shard_stays_from_round_to_round_and_is_not_a_matter_of_choice() -> None:
@@ -122,15 +107,6 @@ def test_the_shard_stays_from_round_to_round_and_is_not_a_matter_of_choice() -> 
             assert refusal(record(identity, place=RecordPlace(SWARM, "m", round_number, 4, other))) == "shard"
 
 
-def test_other_kinds_move_from_round_to_round_as_before() -> None:
-    identity = fast_identity(7)
-    shards = {place_of(identity.peer_id, SWARM, GROUPS, round_number, 64).shard for round_number in range(32)}
-    assert len(shards) > 16
-
-
-# ---------------------------------------------------------------- the exchange
-
-
 def test_posts_travel_both_ways_once() -> None:
     alice, bob = peers(Clock())
     for peer in (alice, bob):
@@ -139,15 +115,6 @@ def test_posts_travel_both_ways_once() -> None:
     for peer in (alice, bob):
         peer.look(5)
     assert payloads(alice) == [(bob.id, bob.id.encode())] and payloads(bob) == [(alice.id, alice.id.encode())]
-
-
-def test_a_header_says_nothing_of_the_message() -> None:
-    (alice,) = peers(Clock(), 1)
-    post(alice, b"sealed")
-    packed = alice.exchange.announcer.pack(MARKET)
-    assert packed is not None
-    header = packed[0]
-    assert (header.count, header.problems, header.reward, header.tokenizer) == (1, [], None, bytes(32))
 
 
 def test_a_later_message_of_a_round_replaces_the_earlier() -> None:
@@ -169,19 +136,11 @@ def test_who_never_posted_neither_reads_nor_pulls_posts(monkeypatch: pytest.Monk
     alice, bob = peers(Clock())
     read = reads(bob, monkeypatch)
     post(alice, b"an offer")
-    alice.publish()
-    alice.look()
+    alice.announce()
     bob.look(16)
     assert read and not any(place.kind == MARKET for place in read)
     assert [body.kind for body in bob.heard] == [GROUPS]
     assert not any(line.failures for line in bob.trust.report())
-
-
-def test_a_post_that_is_refused_opens_no_market() -> None:
-    (alice,) = peers(Clock(), 1)
-    with pytest.raises(WireRefusal):
-        alice.exchange.publish(Publish(MARKET, ROUND, b"no body", [], bytes(32)))
-    assert not alice.exchange.listener.market
 
 
 def test_the_last_round_is_read_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,8 +163,7 @@ def test_posts_alone_are_read_when_there_is_no_room_for_groups(monkeypatch: pyte
     bob.exchange.listener._pull_groups = 0
     post(bob, b"here")
     post(alice, b"an offer")
-    alice.publish()
-    alice.look()
+    alice.announce()
     bob.look(8)
     assert [body.kind for body in bob.heard] == [MARKET] and {place.kind for place in read} == {MARKET}
 
@@ -223,11 +181,11 @@ def test_posts_leave_room_for_groups_and_groups_for_posts() -> None:
 
 def lie(liar: Peer, body: bytes, **change: Any) -> None:
     """Announce and serve this body as the message of `liar`."""
-    digest = body_digest(body)
+    digest = wire.body_digest(body)
     liar.exchange.server.bodies[digest] = body
     header = Header(1, MARKET, ROUND, digest, len(body), "zlib", bytes(32), 1, [], None, liar.clock.now)
     place = place_of(liar.id, SWARM, MARKET, ROUND, 1)
-    payload = encode_header(msgspec.structs.replace(header, **change))
+    payload = wire.encode_header(msgspec.structs.replace(header, **change))
     stored = signed(place, liar.id, payload, liar.clock.now + 100, liar.validator)
     liar.board.records.setdefault(place.id, {})[stored.subkey] = stored
 
@@ -249,7 +207,7 @@ def test_a_hostile_body_costs_its_sender_and_arrives_nowhere(forge: str, counted
         "no zlib": b"no zlib",
         "too large": raw(peer=liar.id, payload=bytes(MAX_MARKET + 1)),
         "empty": raw(peer=liar.id, payload=b""),
-        "another kind": encode_proposals([problem()], peer=liar.id, round_number=ROUND),
+        "another kind": wire.encode_proposals([problem()], peer=liar.id, round_number=ROUND),
         "another author": raw(peer=honest.id),
         "another round": raw(peer=liar.id, round=ROUND - 1),
         "a bomb": zlib.compress(bytes(16 << 20)),
@@ -267,11 +225,8 @@ def test_problems_in_a_header_of_the_market_push_no_groups_back() -> None:
     common = msgspec.structs.replace(alone, problems=[b"x" * 16])
     liars = [(f"liar {at}", msgspec.structs.replace(alone, kind=MARKET)) for at in range(20)]
     for _ in range(20):
-        order = bob.exchange.listener._chosen([("a", alone), ("b", common), ("c", common), *liars])
+        order = bob.exchange.listener._ordered([("a", alone), ("b", common), ("c", common), *liars])
         assert [header.kind for _, header in order] == [MARKET] * 8 + [GROUPS] * 3 and order[-1][0] in {"b", "c"}
-
-
-# ---------------------------------------------------------------- the node's handle
 
 
 def test_the_handle_sorts_what_arrives_and_keeps_each_author_s_newest(tmp_path: Path) -> None:
@@ -280,7 +235,7 @@ def test_the_handle_sorts_what_arrives_and_keeps_each_author_s_newest(tmp_path: 
 
     def arrive(payload: bytes, peer: str = author, round_number: int = 5) -> None:
         body = encode_market([payload], peer=peer, round_number=round_number)
-        swarm._network.bodies.append(ReceivedBody(MARKET, peer, round_number, body, bytes.fromhex(TOKENIZER)))
+        swarm.network.bodies.append(ReceivedBody(MARKET, peer, round_number, body, bytes.fromhex(TOKENIZER)))
 
     arrive(b"first")
     arrive(b"of the round before", round_number=4)
@@ -297,11 +252,11 @@ def test_the_handle_sorts_what_arrives_and_keeps_each_author_s_newest(tmp_path: 
 def test_a_post_is_announced_for_its_round_and_opens_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     swarm = make_swarm(tmp_path, "dave")
     sent: list[Message] = []
-    monkeypatch.setattr(swarm._network, "send", sent.append)
+    monkeypatch.setattr(swarm.network, "send", sent.append)
     swarm.post(b"an offer", 9)
     (message,) = sent
     assert isinstance(message, Publish) and (message.kind, message.round, message.rewards) == (MARKET, 9, [])
-    assert decode_market(message.body) == (swarm.peer_id, 9, (b"an offer",))
+    assert wire.decode_market(message.body) == (swarm.peer_id, 9, (b"an offer",))
     for payload in (b"", bytes(MAX_MARKET + 1)):
         with pytest.raises(SwarmError):
             swarm.post(payload, 9)
@@ -311,13 +266,13 @@ def test_a_post_is_announced_for_its_round_and_opens_none(tmp_path: Path, monkey
 def test_a_broken_network_is_named(tmp_path: Path) -> None:
     swarm = make_swarm(tmp_path, "dave")
     for call in (swarm.posts, lambda: swarm.post(b"x", 1)):
-        swarm._network._failure = "it broke"
+        swarm.network._failure = "it broke"
         with pytest.raises(SwarmError, match="it broke"):
             call()
 
 
 def test_alone_nobody_posts_and_around_a_hub_everybody_does() -> None:
-    alone = LocalSwarm("alone")
+    alone = Swarm("alone")
     alone.post(b"x", 1)
     assert alone.posts() == []
     hub = LocalHub()

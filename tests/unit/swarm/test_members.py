@@ -7,7 +7,7 @@ from pathlib import Path
 
 import base58
 import pytest
-from builders.swarm import fast_identity
+from builders.swarm import Clock, fast_identity
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,14 +16,6 @@ from codezero.swarm import identity
 from codezero.swarm.identity import CHECK_SECONDS, MAX_LIST, AllowList, Members, open_to_all, peer_id_of
 
 ALICE, BOB, CAROL = fast_identity(1).peer_id, fast_identity(2).peer_id, peer_id_of(bytes(300))
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 5.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def listing(folder: Path, content: str | bytes) -> Path:

@@ -71,14 +71,10 @@ def test_overwriting_another_peer_s_record_unsigned() -> None:
     assert refusal(replace(record(), value=pack(b"FORGED"))) == "format"
 
 
-def test_another_peer_s_name_with_the_own_key() -> None:
+@pytest.mark.parametrize(("key", "reason"), [(MALLORY, "owner"), (ALICE, "signature")])
+def test_another_peer_s_name_with_the_own_signature(key: Identity, reason: str) -> None:
     forged = replace(record(), value=b"")
-    assert refusal(replace(forged, value=envelope(forged, PLACE.key, MALLORY, MALLORY))) == "owner"
-
-
-def test_another_peer_s_key_with_the_own_signature() -> None:
-    forged = replace(record(), value=b"")
-    assert refusal(replace(forged, value=envelope(forged, PLACE.key, ALICE, MALLORY))) == "signature"
+    assert refusal(replace(forged, value=envelope(forged, PLACE.key, key, MALLORY))) == reason
 
 
 @pytest.mark.parametrize("subkey", [b"", pack(None), pack(1), pack(b"x"), pack("x" * 90), b"\xc1", b"\xa2\xff\xff"])

@@ -14,17 +14,15 @@ from typing import Any
 
 import pytest
 from simulation.attackers import KINDS
-from simulation.network import Conditions
-from simulation.routing import BUCKET_SIZE, RoutingTable
+from simulation.kademlia import BUCKET_SIZE, RoutingTable
+from simulation.network import Conditions, StalledError, VirtualLoop, run
 from simulation.swarm import Delivery, Settings, SimulatedNode, Swarm
-from simulation.virtual_time import StalledError, VirtualLoop, run
 
 from codezero.swarm.records import shard_of
 
 DELIVERED = 0.99
 ROUND_SECONDS = 60.0
-POLL_SECONDS = 12.0
-"""Longer than a node's default, so that a round takes little of a test's time."""
+POLL_SECONDS = 12.0  # Longer than a node's default, so that a round takes little of a test's time
 
 
 def make(nodes: int, seed: int = 1, **change: Any) -> Swarm:
@@ -57,9 +55,6 @@ def delivered(swarm: Swarm) -> float:
 def pairs(deliveries: Iterable[Delivery], round_number: int) -> set[tuple[str, str]]:
     """(reader, author) of a round."""
     return {(one.reader, one.author) for one in deliveries if one.round == round_number}
-
-
-# ---------------------------------------------------------------- the simulation itself
 
 
 def test_an_hour_of_virtual_time_passes_at_once() -> None:
@@ -106,9 +101,6 @@ def test_a_routing_table_knows_the_near_and_some_of_the_far() -> None:
     table.remove(gone)
     assert table.nearest(0, BUCKET_SIZE) == sorted(nodes)[1 : BUCKET_SIZE + 1]
     assert gone not in table
-
-
-# ---------------------------------------------------------------- honest nodes
 
 
 @pytest.mark.slow
@@ -206,9 +198,6 @@ def test_who_finds_no_living_bootstrap_joins_later() -> None:
     assert len(pairs(swarm.deliveries, 2)) == 6 * 5
 
 
-# ---------------------------------------------------------------- others
-
-
 @pytest.mark.slow
 def test_a_third_of_liars_gets_nothing_believed_and_is_kept_away_from() -> None:
     swarm = make(20)
@@ -251,9 +240,6 @@ def test_who_cannot_be_reached_is_heard_all_the_same() -> None:
     assert len(heard) == 9 and other.peer in heard
     assert any(author != hidden.peer for reader, author in pairs(swarm.deliveries, 1) if reader == hidden.peer)
     assert total(swarm.nodes)["bytes_relayed"] > 0
-
-
-# ---------------------------------------------------------------- many
 
 
 def crowded(swarm: Swarm, round_number: int) -> int:

@@ -8,51 +8,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from builders.swarm import problem
 from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.errors import WireError
-from codezero.swarm.schema import (
-    MAX_COMPLETIONS,
-    MAX_FEEDBACK,
-    MAX_HEADER,
-    MAX_INFLATED,
-    MAX_ITEMS,
-    MAX_TEXT,
-    MAX_TOKENS,
-    Header,
-    WireRefusal,
-    decode_header,
-    encode_header,
-)
-from codezero.swarm.wire import (
-    decode_body,
-    decode_feedback,
-    decode_proposals,
-    encode_body,
-    encode_feedback,
-    encode_proposals,
-)
-from codezero.types import (
-    Completion,
-    Problem,
-    RolloutGroup,
-    ScoredGroup,
-    Source,
-    Standing,
-    Status,
-    Verdict,
-    problem_id,
-)
+from codezero.swarm import wire
+from codezero.swarm.wire import Header, WireRefusal
+from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Standing, Status, Verdict, problem_id
 
 PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 OTHER = "12D3KooWBv1z4vD8cTKmQ2vLbfbkQjZ5gBGGKPPnKHbeFmfTz1wB"
-
-
-def problem(question: str = "Double it.", **change: Any) -> Problem:
-    tests = ("assert double(2) == 4",)
-    made = Problem(problem_id(question, tests), question, tests, "double", Source.SYNTHETIC, level=2)
-    return replace(made, **change)
 
 
 def group(**change: Any) -> RolloutGroup:
@@ -65,7 +31,7 @@ def group(**change: Any) -> RolloutGroup:
 
 def raw_body(**change: Any) -> dict[str, Any]:
     """A valid body as plain maps, to be broken by the tests."""
-    body = encode_body([group()], peer=PEER, round_number=7)
+    body = wire.encode_body([group()], peer=PEER, round_number=7)
     return msgspec.msgpack.decode(zlib.decompress(body)) | change
 
 
@@ -80,7 +46,7 @@ def header(**change: Any) -> Header:
 
 def reason(data: bytes) -> str:
     with pytest.raises(WireRefusal) as refused:
-        decode_body(data)
+        wire.decode_body(data)
     return refused.value.reason
 
 
@@ -123,28 +89,28 @@ groups = st.builds(
 
 @given(st.lists(groups, min_size=1, max_size=3))
 def test_groups_come_back_exactly_but_for_the_reference(sent: list[RolloutGroup]) -> None:
-    _, _, received = decode_body(encode_body(sent, peer=PEER, round_number=7))
+    _, _, received = wire.decode_body(wire.encode_body(sent, peer=PEER, round_number=7))
     assert received == tuple(replace(one, problem=replace(one.problem, reference=None)) for one in sent)
 
 
 @given(st.floats(-65000, 0))
 def test_log_probs_keep_half_precision(nat: float) -> None:
     sent = group(completions=(Completion("x", (1,), (nat,), True),))
-    _, _, (received,) = decode_body(encode_body([sent], peer=PEER, round_number=7))
+    _, _, (received,) = wire.decode_body(wire.encode_body([sent], peer=PEER, round_number=7))
     assert math.isclose(received.completions[0].logprobs[0], nat, rel_tol=2**-11, abs_tol=2**-24)
 
 
 def test_the_reference_is_not_in_the_bytes() -> None:
     secret = "def double(x): return x + x  # the reference"
-    body = encode_body([group(problem=problem(reference=secret))], peer=PEER, round_number=7)
-    offer = encode_proposals([problem(reference=secret)], peer=PEER, round_number=7)
+    body = wire.encode_body([group(problem=problem(reference=secret))], peer=PEER, round_number=7)
+    offer = wire.encode_proposals([problem(reference=secret)], peer=PEER, round_number=7)
     assert b"reference" not in zlib.decompress(body).replace(b"\xa9reference", b"")  # the standing's name is allowed
     assert secret.encode() not in zlib.decompress(body) + zlib.decompress(offer)
 
 
 @given(st.lists(problems(), min_size=1, max_size=3))
 def test_an_offer_is_the_sender_s_claim_whatever_it_says(sent: list[Problem]) -> None:
-    peer, round_number, received = decode_proposals(encode_proposals(sent, peer=OTHER, round_number=9))
+    peer, round_number, received = wire.decode_proposals(wire.encode_proposals(sent, peer=OTHER, round_number=9))
     assert (peer, round_number) == (OTHER, 9)
     assert [(one.id, one.tests) for one in received] == [(one.id, one.tests) for one in sent]
     assert {(one.source, one.standing, one.proposer) for one in received} == {
@@ -154,7 +120,7 @@ def test_an_offer_is_the_sender_s_claim_whatever_it_says(sent: list[Problem]) ->
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_refused_with_a_wire_error(data: bytes) -> None:
-    for decode in (decode_body, decode_proposals, decode_header, decode_feedback):
+    for decode in (wire.decode_body, wire.decode_proposals, wire.decode_header, wire.decode_feedback):
         for attempt in (data, zlib.compress(data)):
             with pytest.raises(WireError):
                 decode(attempt)
@@ -162,11 +128,11 @@ def test_any_bytes_are_refused_with_a_wire_error(data: bytes) -> None:
 
 @given(st.data())
 def test_a_mutated_body_decodes_or_is_refused_and_raises_nothing_else(data: st.DataObject) -> None:
-    raw = bytearray(zlib.decompress(encode_body([group()], peer=PEER, round_number=7)))
+    raw = bytearray(zlib.decompress(wire.encode_body([group()], peer=PEER, round_number=7)))
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     try:
-        _, _, received = decode_body(zlib.compress(bytes(raw)))
+        _, _, received = wire.decode_body(zlib.compress(bytes(raw)))
     except WireError:
         return
     assert all(one.problem.id == problem_id(one.problem.question, one.problem.tests) for one in received)
@@ -194,8 +160,8 @@ def judged(question: str, *rewards: float, status: Status = Status.JUDGED) -> Sc
 
 
 def test_feedback_says_how_many_attempts_were_judged_and_how_they_went() -> None:
-    data = encode_feedback([judged("a", 1.0, 0.0, 0.5), judged("b", 0.0)], round_number=7)
-    read = decode_feedback(data)
+    data = wire.encode_feedback([judged("a", 1.0, 0.0, 0.5), judged("b", 0.0)], round_number=7)
+    read = wire.decode_feedback(data)
     assert read.round == 7
     assert [(one.problem.hex(), one.attempts, one.success) for one in read.outcomes] == [
         (problem("a").id, 3, 0.5), (problem("b").id, 1, 0.0),
@@ -204,31 +170,33 @@ def test_feedback_says_how_many_attempts_were_judged_and_how_they_went() -> None
 
 def test_what_could_not_be_judged_says_nothing() -> None:
     unavailable = judged("a", 0.0, status=Status.UNAVAILABLE)
-    assert len(decode_feedback(encode_feedback([unavailable, judged("b", 1.0)], round_number=0)).outcomes) == 1
+    assert (
+        len(wire.decode_feedback(wire.encode_feedback([unavailable, judged("b", 1.0)], round_number=0)).outcomes) == 1
+    )
     with pytest.raises(WireRefusal):
-        encode_feedback([unavailable], round_number=0)
+        wire.encode_feedback([unavailable], round_number=0)
 
 
 def test_the_fullest_feedback_fits_its_bound() -> None:
-    full = [judged(f"{number}", *[1 / 3] * MAX_COMPLETIONS) for number in range(MAX_ITEMS)]
-    assert len(encode_feedback(full, round_number=2**53 - 1)) <= MAX_FEEDBACK
+    full = [judged(f"{number}", *[1 / 3] * wire.MAX_COMPLETIONS) for number in range(wire.MAX_ITEMS)]
+    assert len(wire.encode_feedback(full, round_number=2**53 - 1)) <= wire.MAX_FEEDBACK
 
 
 @pytest.mark.parametrize(
     "change", [{"attempts": 0}, {"attempts": 65}, {"success": 1.1}, {"success": math.nan}, {"problem": b"short"}]
 )
 def test_feedback_out_of_bounds_is_refused(change: dict[str, Any]) -> None:
-    raw = msgspec.msgpack.decode(encode_feedback([judged("a", 1.0)], round_number=1))
+    raw = msgspec.msgpack.decode(wire.encode_feedback([judged("a", 1.0)], round_number=1))
     raw["outcomes"][0] |= change
     with pytest.raises(WireRefusal):
-        decode_feedback(msgspec.msgpack.encode(raw))
+        wire.decode_feedback(msgspec.msgpack.encode(raw))
 
 
 def test_a_newer_version_is_told_from_a_broken_one() -> None:
     assert reason(packed({"v": 3, "anything": [1, 2, 3]})) == "version"
     assert reason(packed({"anything": 1})) == "schema"
     with pytest.raises(WireRefusal, match="version"):
-        decode_header(msgspec.msgpack.encode({"v": 3}))
+        wire.decode_header(msgspec.msgpack.encode({"v": 3}))
 
 
 def test_unknown_and_missing_fields_are_refused() -> None:
@@ -242,11 +210,11 @@ def test_a_zip_bomb_is_stopped_at_the_cap() -> None:
     bomb = b"".join(stream.compress(bytes(1 << 20)) for _ in range(256)) + stream.flush()
     assert len(bomb) < 2 << 20
     assert reason(bomb) == "inflate"
-    assert reason(zlib.compress(bytes(MAX_INFLATED + 1))) == "inflate"
+    assert reason(zlib.compress(bytes(wire.MAX_INFLATED + 1))) == "inflate"
 
 
 def test_truncated_and_trailing_bytes_are_refused() -> None:
-    body = encode_body([group()], peer=PEER, round_number=7)
+    body = wire.encode_body([group()], peer=PEER, round_number=7)
     assert reason(body[:-1]) == reason(body + b"\0") == reason(b"") == "inflate"
     assert reason(zlib.compress(zlib.decompress(body) + b"\xc0")) == "schema"
     assert reason(bytes((2 << 20) + 1)) == "size"
@@ -276,12 +244,12 @@ def test_log_probs_are_finite_at_most_zero_and_one_a_token(logprobs: bytes) -> N
 
 def test_text_is_bounded_in_bytes_not_characters() -> None:
     body = raw_body()
-    body["groups"][0]["completions"][0]["text"] = "é" * (MAX_TEXT // 2 + 1)
+    body["groups"][0]["completions"][0]["text"] = "é" * (wire.MAX_TEXT // 2 + 1)
     assert reason(packed(body)) == "size"
 
 
 def test_surrogates_and_deep_nesting_are_refused() -> None:
-    raw = zlib.decompress(encode_body([group()], peer=PEER, round_number=7))
+    raw = zlib.decompress(wire.encode_body([group()], peer=PEER, round_number=7))
     assert reason(zlib.compress(raw.replace(b"Double it.", b"\xed\xa0\x80 le it."))) == "schema"
     assert reason(zlib.compress(b"\x82\xa1v\x01\xa1x" + b"\x91" * 100_000)) == "schema"
 
@@ -294,30 +262,31 @@ def test_surrogates_and_deep_nesting_are_refused() -> None:
     group(problem=problem(entry_point="not a name")),
     group(problem=problem(id="nonsense")),
     group(problem=problem(id="0" * 64)),
-    group(problem=problem("x" * (MAX_TEXT + 1))),
+    group(problem=problem("x" * (wire.MAX_TEXT + 1))),
     group(completions=(Completion("\ud800", (), (), True),)),
     group(completions=(Completion("x", (1, 2), (-1.0,), True),)),
     group(completions=(Completion("x", (-1,), (-1.0,), True),)),
     group(completions=(Completion("x", (1,), (math.nan,), True),)),
     group(completions=(Completion("x", (1,), (0.5,), True),)),
-    group(completions=(Completion("x", (1,) * (MAX_TOKENS + 1), (-1.0,) * (MAX_TOKENS + 1), True),)),
+    group(completions=(Completion("x", (1,) * (wire.MAX_TOKENS + 1), (-1.0,) * (wire.MAX_TOKENS + 1), True),)),
 ])  # fmt: skip
 def test_the_sender_is_held_to_the_same_bounds(broken: RolloutGroup) -> None:
     with pytest.raises(WireError):
-        encode_body([broken], peer=PEER, round_number=7)
+        wire.encode_body([broken], peer=PEER, round_number=7)
 
 
 def test_a_body_holds_one_to_thirty_two_groups() -> None:
     for count in (0, 33):
         with pytest.raises(WireError):
-            encode_body([group()] * count, peer=PEER, round_number=7)
-    assert len(decode_body(encode_body([group()] * 32, peer=PEER, round_number=7))[2]) == 32
+            wire.encode_body([group()] * count, peer=PEER, round_number=7)
+    assert len(wire.decode_body(wire.encode_body([group()] * 32, peer=PEER, round_number=7))[2]) == 32
 
 
-def test_the_fullest_header_fits_its_bound_and_comes_back() -> None:
-    fullest = header(round=2**53 - 1, size=2 << 20)
-    assert len(encode_header(fullest)) <= MAX_HEADER
-    assert decode_header(encode_header(fullest)) == fullest
+@pytest.mark.parametrize("change", [{}, {"v": 2, "environment": b"e" * 16}])
+def test_the_fullest_header_fits_its_bound_and_comes_back(change: dict[str, Any]) -> None:
+    fullest = header(round=2**53 - 1, size=2 << 20, **change)
+    assert len(wire.encode_header(fullest)) <= wire.MAX_HEADER
+    assert wire.decode_header(wire.encode_header(fullest)) == fullest
 
 
 @pytest.mark.parametrize("change", [{"size": (2 << 20) + 1}, {"size": 0}, {"count": 33}, {"count": 0}, {"round": -1},
@@ -325,4 +294,4 @@ def test_the_fullest_header_fits_its_bound_and_comes_back() -> None:
                                     {"reward": 1.5}, {"time": math.inf}, {"problems": [bytes(16)] * 17}])  # fmt: skip
 def test_a_header_out_of_bounds_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(WireRefusal):
-        decode_header(msgspec.msgpack.encode(header(**change)))
+        wire.decode_header(msgspec.msgpack.encode(header(**change)))

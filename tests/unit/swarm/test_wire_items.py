@@ -9,13 +9,19 @@ from builders.environments import attempts, item, sums
 from builders.swarm import fast_identity, group
 from hypothesis import given
 from hypothesis import strategies as st
+from unit.swarm.test_wire import header
 
 from codezero.environments.tasks import TaskEnvironment
-from codezero.swarm.schema import GROUPS, PROPOSALS, Header, ItemGroupsBody, WireRefusal, decode_header, encode_header
 from codezero.swarm.wire import (
+    GROUPS,
+    PROPOSALS,
+    ItemGroupsBody,
+    WireRefusal,
     decode_body,
+    decode_header,
     decode_proposals,
     encode_body,
+    encode_header,
     encode_proposals,
     environment_of,
 )
@@ -27,12 +33,6 @@ SUMS = sums()
 
 def rolled(environment: TaskEnvironment, level: int = 1, index: int = 0) -> RolloutGroup:
     return attempts(environment.derive(item(environment, level, index)), "7", "8", peer=PEER, round_number=7)
-
-
-def header(**change: object) -> Header:
-    fields = {"digest": b"d" * 32, "size": 9, "codec": "zlib", "tokenizer": b"t" * 32, "count": 1, "problems": []}
-    plain = Header(v=1, kind="h", round=7, **fields, reward=None, time=0.0)  # type: ignore[arg-type]
-    return msgspec.structs.replace(plain, **change)
 
 
 def test_of_a_derived_problem_only_its_place_travels() -> None:
@@ -62,13 +62,6 @@ def test_a_header_names_the_environment_in_version_2_alone() -> None:
     for wrong in (header(v=2), header(v=1, environment=named)):
         with pytest.raises(WireRefusal):
             encode_header(wrong)
-
-
-def test_the_longest_header_of_version_2_fits() -> None:
-    most = header(
-        v=2, environment=b"e" * 16, problems=[b"p" * 16] * 16, round=2**53 - 1, size=2 << 20, count=32, reward=0.123
-    )
-    assert decode_header(encode_header(msgspec.structs.replace(most, time=2.0**52 + 0.5))).v == 2
 
 
 def test_a_reader_of_version_1_skips_version_2_and_says_so() -> None:

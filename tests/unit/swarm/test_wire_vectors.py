@@ -9,16 +9,17 @@ import msgspec
 from builders.environments import item, sums
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from codezero.swarm.direct import encode_headers
+from codezero.swarm.calls import ChunkRequest, RelayRequest, encode_headers
 from codezero.swarm.identity import Identity
 from codezero.swarm.records import DHTRecord, PeerRecordValidator, parse_key, place_of, shard_of, signed_message
-from codezero.swarm.schema import body_digest, decode_header, encode_header
-from codezero.swarm.serving import ChunkRequest, RelayRequest
 from codezero.swarm.wire import (
+    body_digest,
     decode_body,
     decode_feedback,
+    decode_header,
     decode_market,
     encode_body,
+    encode_header,
     encode_market,
     encode_proposals,
     environment_of,

@@ -12,8 +12,7 @@ import msgspec
 import pytest
 from builders.forked_runs import wait_for
 
-from codezero.system.child import Child, how_it_ended, spawn
-from codezero.system.pidfile import is_there
+from codezero.system.child import Child, how_it_ended, is_there, spawn
 
 ECHO = """
 from codezero.system import child

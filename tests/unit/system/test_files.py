@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codezero.errors import DiskFullError, WalletError
-from codezero.solver.hub_push import stage
+from codezero.monitor.hub import stage
 from codezero.system.files import read_private, write_new
 
 

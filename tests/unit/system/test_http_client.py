@@ -23,7 +23,7 @@ from codezero.errors import CodeZeroError, ConfigError
 from codezero.models.openai_client import EndpointClient, EndpointRequest
 from codezero.rollout.client import RolloutServer, RolloutServers
 from codezero.system.http_client import AUTHORITIES, answer_of, proxy_for, why
-from codezero.weights.transfer import HttpSource
+from codezero.weights.versions import HttpSource
 
 HOST = "far.corp.example"
 

@@ -14,11 +14,11 @@ from codezero.commands.evaluate import read_groups
 from codezero.config.judging import EvaluatorConfig
 from codezero.config.learning import DataConfig, source_weights
 from codezero.errors import ProblemError
-from codezero.evals.rows import read_rows
-from codezero.problems.hub import open_rows
+from codezero.evals.sets import read_rows
 from codezero.problems.rows import read_row
-from codezero.system import lines
-from codezero.system.lines import BYTE_ORDER_MARK, data_files
+from codezero.problems.sources import open_rows
+from codezero.system import files
+from codezero.system.files import BYTE_ORDER_MARK, data_files
 
 ROWS = [mbpp(number) for number in range(5)]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
@@ -110,7 +110,7 @@ def test_attempts_are_read_in_every_dress(dress: Callable[[bytes], bytes], tmp_p
 
 
 def test_a_large_array_asks_for_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MAX_ARRAY", 100)
+    monkeypatch.setattr(files, "MAX_ARRAY", 100)
     (tmp_path / "rows.json").write_bytes(ARRAY)
     with pytest.raises(ProblemError, match="write one row a line"):
         training(tmp_path / "rows.json")

@@ -92,8 +92,7 @@ def answer(which, before):
 with Stop().on_signals(answer=answer):
     print("up", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
-"""
-"""Its main thread is inside a library for longer than any test takes."""
+"""  # Its main thread is inside a library for longer than any test takes
 
 
 @pytest.mark.parametrize(("first", "second"), [("SIGINT", "SIGINT"), ("SIGTERM", "SIGTERM"), ("SIGINT", "SIGTERM")])

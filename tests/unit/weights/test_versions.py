@@ -1,5 +1,3 @@
-import asyncio
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.errors import WeightsError
-from codezero.weights import MANIFEST, versions
-from codezero.weights.state import Weights, of_tensors
-from codezero.weights.transfer import FolderSource, HttpSource, routes
-from codezero.weights.versions import Publisher, VersionList, VersionSource, catch_up, read_manifest
+from codezero.rollout.client import serving
+from codezero.weights import versions
+from codezero.weights.delta import Layout, Weights, weights_of
+from codezero.weights.versions import (
+    MANIFEST,
+    FolderSource,
+    HostCopy,
+    HttpSource,
+    Publisher,
+    VersionSource,
+    read_manifest,
+    routes,
+)
 
 
 class Model:
@@ -32,8 +39,17 @@ class Model:
         return self.tensors
 
 
-def published(folder: Path, count: int, *, anchors: tuple[int, ...] = (), keep: int = 2, check_every: int = 3) -> Model:
-    model, publisher = Model(), Publisher(folder, keep=keep, check_every=check_every)
+LAYOUT = Layout({"w": (300, 40), "v": (64,)})
+
+
+def catch_up(source: VersionSource, copy: HostCopy | None = None) -> Weights:
+    """The newest version there, fetched by a new copy or by one that has followed so far."""
+    newest = read_manifest(source).versions[-1]
+    return (copy or HostCopy(source, LAYOUT)).reach(newest.number, newest.state)
+
+
+def published(folder: Path, count: int, *, anchors: tuple[int, ...] = ()) -> Model:
+    model, publisher = Model(), Publisher(folder)
     for number in range(count):
         publisher.publish(number, model.step(), anchor=number in anchors)
     return model
@@ -41,80 +57,64 @@ def published(folder: Path, count: int, *, anchors: tuple[int, ...] = (), keep: 
 
 @contextmanager
 def served(folder: Path, token: str = "") -> Generator[str]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-
-    async def start() -> tuple[web.AppRunner, int]:
-        app = web.Application()
-        app.add_routes(routes(folder, token))
-        runner = web.AppRunner(app, shutdown_timeout=1.0)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        return runner, runner.addresses[0][1]
-
-    runner, port = asyncio.run_coroutine_threadsafe(start(), loop).result()
-    try:
+    app = web.Application()
+    app.add_routes(routes(folder, token))
+    with serving(app, "127.0.0.1:0", "test", token) as port:
         yield f"http://127.0.0.1:{port}"
-    finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 def same(own: Weights, model: Model) -> bool:
-    return bool((own.bits == of_tensors(model.tensors).bits).all())
+    return bool((own.bits == weights_of(model.tensors).bits).all())
 
 
 def test_who_follows_has_what_was_published(tmp_path: Path) -> None:
-    model, publisher, own = Model(), Publisher(tmp_path, keep=2, check_every=3), None
+    model, publisher, copy = Model(), Publisher(tmp_path), HostCopy(FolderSource(tmp_path), LAYOUT)
     for number in range(12):
-        publisher.publish(number, model.step(), anchor=number == 5)
-        own, version = catch_up(FolderSource(tmp_path), own)
-        assert same(own, model) and version.number == number
+        version = publisher.publish(number, model.step(), anchor=number == 5)
+        assert same(copy.reach(number, version.state), model)
 
 
-def test_an_anchor_does_not_break_the_deltas(tmp_path: Path) -> None:
-    model, publisher = Model(), Publisher(tmp_path, keep=9, check_every=3)
+def test_an_anchor_does_not_break_the_deltas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "ANCHORS", 9)
+    model, publisher, copy = Model(), Publisher(tmp_path), HostCopy(FolderSource(tmp_path), LAYOUT)
     publisher.publish(0, model.step())
-    own, _ = catch_up(FolderSource(tmp_path))
+    catch_up(FolderSource(tmp_path), copy)
     for number in range(1, 4):
         publisher.publish(number, model.step(), anchor=True)
     for anchor in tmp_path.glob("*.safetensors"):
         anchor.unlink()
-    assert same(catch_up(FolderSource(tmp_path), own)[0], model)
+    assert same(catch_up(FolderSource(tmp_path), copy), model)
 
 
 def test_who_lags_too_far_begins_at_an_anchor(tmp_path: Path) -> None:
-    model, publisher = Model(), Publisher(tmp_path, keep=1, check_every=3)
+    model, publisher, copy = Model(), Publisher(tmp_path), HostCopy(FolderSource(tmp_path), LAYOUT)
     publisher.publish(0, model.step())
-    own, _ = catch_up(FolderSource(tmp_path))
-    publisher.publish(1, model.step(), anchor=True)
-    publisher.publish(2, model.step())
-    assert same(catch_up(FolderSource(tmp_path), own)[0], model)
+    catch_up(FolderSource(tmp_path), copy)
+    for number in range(1, 5):
+        publisher.publish(number, model.step(), anchor=number in (2, 3))
+    assert same(catch_up(FolderSource(tmp_path), copy), model)
 
 
 def test_old_files_go_and_all_that_are_listed_stay(tmp_path: Path) -> None:
-    published(tmp_path, 10, anchors=(3, 6, 9), keep=2)
+    published(tmp_path, 10, anchors=(3, 6, 9))
     numbers = [version.number for version in read_manifest(FolderSource(tmp_path)).versions]
     assert numbers == [6, 7, 8, 9]
     assert len(list(tmp_path.glob("*.safetensors"))) == 2 and len(list(tmp_path.glob("*.delta"))) == 4
 
 
 def test_where_a_delta_is_larger_the_whole_is_published(tmp_path: Path) -> None:
-    publisher = Publisher(tmp_path, keep=2, check_every=3)
+    publisher = Publisher(tmp_path)
     publisher.publish(0, {"w": torch.zeros(4)})
     version = publisher.publish(1, {"w": torch.ones(4)})
     assert version.anchor and not version.delta
-    assert catch_up(FolderSource(tmp_path))[0].tensors()["w"].tolist() == [1.0] * 4
+    copy = HostCopy(FolderSource(tmp_path), Layout({"w": (4,)}))
+    assert copy.reach(1, version.state).tensors()["w"].tolist() == [1.0] * 4
 
 
 def test_over_http_as_in_a_folder(tmp_path: Path) -> None:
     model = published(tmp_path, 5)
     with served(tmp_path, "secret") as url:
-        assert same(catch_up(HttpSource(url, "secret"))[0], model)
+        assert same(catch_up(HttpSource(url, "secret")), model)
         for token in ("", "wrong"):
             with pytest.raises(WeightsError, match="answers 401"):
                 catch_up(HttpSource(url, token))
@@ -138,7 +138,8 @@ def test_a_server_that_sends_more_or_less_than_it_says_is_cut_off(tmp_path: Path
     with served(tmp_path) as url:
         for size in (version.anchor - 1, version.anchor + 1):
             for source in (HttpSource(url), FolderSource(tmp_path)):
-                with pytest.raises(WeightsError), versions._fetched(source, versions.anchor_file(version), size, None):
+                copy = HostCopy(source, LAYOUT)
+                with pytest.raises(WeightsError), copy._fetched(versions.anchor_file(version), size):
                     pass
 
 
@@ -167,33 +168,33 @@ LIES: dict[str, Callable[[dict[str, object]], dict[str, object]]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_manifest_that_lies_is_refused_and_own_weights_stay_a_version(tmp_path: Path, lie: str) -> None:
-    model, publisher = Model(), Publisher(tmp_path, keep=2, check_every=100)
+def test_a_manifest_that_lies_is_refused_and_the_next_anchor_heals(tmp_path: Path, lie: str) -> None:
+    model, publisher, copy = Model(), Publisher(tmp_path), HostCopy(FolderSource(tmp_path), LAYOUT)
     publisher.publish(0, model.step())
-    own, version = catch_up(FolderSource(tmp_path))
-    publisher.publish(1, model.step())
-    source, before = rewritten(tmp_path, LIES[lie]), own.bits.copy()
+    catch_up(FolderSource(tmp_path), copy)
+    version = publisher.publish(1, model.step())
+    rewritten(tmp_path, LIES[lie])
     with pytest.raises(WeightsError):
-        catch_up(source, own)
-    if lie != "a content":  # that one is seen once the delta is applied
-        assert (own.bits == before).all() and own.state == version.state
-    else:
-        assert own.state == ""
+        copy.reach(1, version.state)
+    assert copy.weights is None
+    publisher.publish(2, model.step(), anchor=True)
+    assert same(catch_up(FolderSource(tmp_path), copy), model)
 
 
-def test_weights_that_were_changed_by_somebody_else_are_replaced_at_the_next_content(tmp_path: Path) -> None:
-    model, publisher = Model(), Publisher(tmp_path, keep=2, check_every=1)
+def test_weights_that_were_changed_by_somebody_else_are_found_at_an_anchor(tmp_path: Path) -> None:
+    model, publisher, copy = Model(), Publisher(tmp_path), HostCopy(FolderSource(tmp_path), LAYOUT)
     publisher.publish(0, model.step())
-    own, _ = catch_up(FolderSource(tmp_path))
-    own.bits[0] ^= 1
-    publisher.publish(1, model.step())
-    assert same(catch_up(FolderSource(tmp_path), own)[0], model)
+    catch_up(FolderSource(tmp_path), copy).bits[0] ^= 1
+    publisher.publish(1, model.step(), anchor=True)
+    with pytest.raises(WeightsError, match="version 1 has not the content"):
+        catch_up(FolderSource(tmp_path), copy)
+    assert same(catch_up(FolderSource(tmp_path), copy), model)
 
 
 def test_versions_of_another_model_are_refused(tmp_path: Path) -> None:
     published(tmp_path, 2)
     with pytest.raises(WeightsError, match="of another model"):
-        catch_up(FolderSource(tmp_path), of_tensors({"w": torch.ones(3)}))
+        catch_up(FolderSource(tmp_path), HostCopy(FolderSource(tmp_path), Layout({"w": (3,)})))
 
 
 @given(st.binary(max_size=200))
@@ -203,22 +204,17 @@ def test_no_manifest_of_a_stranger_raises_anything_else(content: bytes) -> None:
         read_manifest(FolderSource(Path(folder)))
 
 
-def test_what_was_published_is_read_as_it_was(tmp_path: Path) -> None:
-    published(tmp_path, 4, anchors=(2,))
-    manifest = read_manifest(FolderSource(tmp_path))
-    assert msgspec.json.decode(msgspec.json.encode(manifest), type=VersionList) == manifest
-
-
-@pytest.mark.parametrize(("check_every", "stride"), [(1000, 1), (1, 2)])
-def test_the_list_stays_readable_whatever_the_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check_every: int, stride: int
+@pytest.mark.parametrize("stride", [1, 2])
+def test_the_list_holds_two_anchors_and_the_deltas_behind_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stride: int
 ) -> None:
-    monkeypatch.setattr(versions, "MAX_VERSIONS", 40)
-    model, publisher = Model(), Publisher(tmp_path, keep=2, check_every=check_every)
+    monkeypatch.setattr(versions, "ANCHOR_EVERY", 10)
+    model, publisher = Model(), Publisher(tmp_path)
     for number in range(1, 60):
         publisher.publish(number * stride + 1, model.step())
-    assert len(read_manifest(FolderSource(tmp_path)).versions) <= 40
-    assert same(catch_up(FolderSource(tmp_path))[0], model)
+    listed = read_manifest(FolderSource(tmp_path)).versions
+    assert [at for at, version in enumerate(listed) if version.anchor] == [0, 10] and len(listed) < 20
+    assert same(catch_up(FolderSource(tmp_path)), model)
 
 
 def test_a_token_that_is_no_text_is_refused(tmp_path: Path) -> None:

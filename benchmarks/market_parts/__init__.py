@@ -1,1 +1,0 @@
-"""What `market.py` measures: games of the embedded models, and what attackers gain."""

@@ -1,0 +1,201 @@
+"""A run's market, read from its file alone, for `codezero market` and the page. Every answer is bounded.
+
+Text of peers is as it came; amounts are play points. me: peer id of the run's node. Raises MarketError for a file that
+cannot be read.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from codezero.market.games import OVER, POINT, STEPS, step_of
+from codezero.market.ledger import GameRow, Ledger, opened
+from codezero.market.record import NEWCOMER, PriceRow, Record, price_row, record, without
+from codezero.monitor.run_types import MAX_PEERS
+from codezero.monitor.text import readable_name
+from codezero.stats import mean_interval
+
+OFF = "this run plays no market: market.enabled=false"
+MOST_OPEN, MOST_BETS, MOST_SETTLED, MOST_RESULTS = 16, 50, 10, 2_000  # of lists; results that are read
+LINE = 200  # characters of a text in a list
+FEWEST_GAMES = 20
+
+
+class GameLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One game, its question cut."""
+
+    id: str
+    round: int
+    state: Literal["open", "pending", "settled", "void"]  # pending: over, and not settled here yet
+    phase: str
+    rounds_left: int  # until it is settled
+    opener: str
+    question: str
+    own: list[int | None]  # [STEPS] Own reports: basis points that the attempt is right
+    win: float | None
+    price: PriceRow | None
+    right: bool | None  # as this node decided it
+    void: str  # why no points are paid
+    evidence: list[bool | None]  # of the first tests, as the opener says
+
+
+class MarketPeer(msgspec.Struct, frozen=True):
+    peer_id: str
+    name: str
+    own: bool
+    games: float
+    gain: float  # nats above knowing nothing
+    no_vote: str  # why its reports do not count in prices; empty: they do
+    balance: float
+
+
+class Worth(msgspec.Struct, frozen=True):
+    """Brier scores, 0 best and 2 worst, over the games that this node executed and reported on."""
+
+    verdict: str = ""
+    games: int = 0
+    brier: dict[str, float] = {}
+    difference: float | None = None  # of the price less the own judge, paired by game: below 0 the price is better
+    low: float | None = None  # 95 %
+    high: float | None = None
+
+
+class MarketView(msgspec.Struct, frozen=True, kw_only=True):
+    why: str = OFF  # why there are no bets; empty: there are
+    round: int | None = None
+    balance: float | None = None
+    open: list[GameLine] = []
+    bets: list[GameLine] = []
+    settled: list[GameLine] = []
+    peers: list[MarketPeer] = []  # greatest gain first
+    worth: Worth = Worth()
+
+
+class GamesPage(msgspec.Struct, frozen=True):
+    games: list[GameLine] = []
+    older: int | None = None  # ask with `before` this round for more; None: there are no more
+
+
+class GamePage(msgspec.Struct, frozen=True, kw_only=True):
+    """One game in full; what is by peer is by peer id."""
+
+    line: GameLine
+    question: str
+    code: str
+    tests: list[str]
+    names: dict[str, str]
+    reports: dict[str, list[int | None]]  # [STEPS] basis points
+    wins: dict[str, float]
+
+
+def read_market(folder: Path, me: str) -> MarketView:
+    with opened(folder) as ledger:
+        return _Book(ledger, me).view() if ledger else MarketView()
+
+
+def read_games(folder: Path, me: str, before: int | None = None, limit: int = 50) -> GamesPage:
+    """Newest first, of rounds below `before`: whole rounds, but of one with more than `limit` games so many."""
+    with opened(folder) as ledger:
+        if ledger is None:
+            return GamesPage()
+        rows = ledger.newest(limit + 1, 1 << 62 if before is None else before)
+        cut = rows[limit].game.round if len(rows) > limit else None
+        listed, book = [row for row in rows[:limit] if row.game.round != cut] or rows[:limit], _Book(ledger, me)
+        return GamesPage([book.line(row) for row in listed], None if cut is None else listed[-1].game.round)
+
+
+def read_game(folder: Path, me: str, digits: str) -> GamePage | None:
+    """The one whose id begins with these hexadecimal digits; None: there is none, or more than one."""
+    with opened(folder) as ledger:
+        rows = ledger.starting(digits) if ledger else []
+        return _Book(ledger, me).page(rows[0]) if ledger and len(rows) == 1 else None
+
+
+class _Book:
+    def __init__(self, ledger: Ledger, me: str) -> None:
+        self._ledger, self._me, self._note = ledger, me, ledger.note()
+        newest = ledger.newest(1)
+        self._round = self._note.round if self._note else newest[0].game.round if newest else 0
+        self._records = {peer: record(scores, me) for peer, scores in ledger.scores().items()}
+
+    def view(self) -> MarketView:
+        ledger, note = self._ledger, self._note
+        settled = ledger.newest(MOST_RESULTS, settled=True)
+        recent = (self.line(row) for row in reversed(ledger.since(self._round - OVER + 1)) if row.result is None)
+        return MarketView(
+            why=note.why if note else "the node has not played a round yet",
+            round=self._round,
+            balance=ledger.balance(self._me) / POINT,
+            open=[line for line in recent if line.state == "open"][:MOST_OPEN],
+            bets=[self.line(row) for row in ledger.newest(MOST_BETS, of=self._me)],
+            settled=[self.line(row) for row in settled[:MOST_SETTLED]],
+            peers=self._peers(),
+            worth=_worth([row.result.brier for row in settled if row.result and row.result.brier]),
+        )
+
+    def line(self, row: GameRow) -> GameLine:
+        game, result = row.game, row.result
+        reports, step, age = self._ledger.reports(game.id), step_of(game, self._round), self._round - game.round
+        ended = "pending" if result is None else "void" if result.void else "settled"
+        others, steps = without(self._me, reports), min(STEPS, max(0, age))
+        prices = result.price if result else price_row(game, others, self._records, steps)
+        win = result.wins.get(self._me) if result else None
+        return GameLine(
+            id=game.id.hex(),
+            round=game.round,
+            state="open" if result is None and age < OVER else ended,
+            phase=f"step {step + 1} of {STEPS}" if step is not None else "announced" if age < 1 else "over",
+            rounds_left=max(0, OVER - age),
+            opener=readable_name(game.opener),
+            question=game.question[:LINE],
+            own=[*reports.get(self._me, [None] * STEPS)],
+            win=None if win is None else win / POINT,
+            price=prices if prices and prices.steps else None,
+            right=result.right if result else None,
+            void=result.void if result else "",
+            evidence=[*row.evidence],
+        )
+
+    def page(self, row: GameRow) -> GamePage:
+        game, reports = row.game, dict([*self._ledger.reports(row.game.id).items()][:MAX_PEERS])
+        return GamePage(
+            line=self.line(row),
+            question=game.question,
+            code=game.code,
+            tests=[*game.tests],
+            names={peer: readable_name(peer) for peer in reports},
+            reports={peer: [*steps] for peer, steps in reports.items()},
+            wins={peer: win / POINT for peer, win in (row.result.wins if row.result else {}).items()},
+        )
+
+    def _peers(self) -> list[MarketPeer]:
+        records = dict.fromkeys(self._ledger.balances(), Record()) | self._records
+        me, points = self._me, self._ledger.balance
+        ranked = sorted(records.items(), key=lambda pair: (-pair[1].gain, pair[0]))[:MAX_PEERS]
+        return [
+            MarketPeer(peer, readable_name(peer), peer == me, of.games, of.gain, _no_vote(of), points(peer) / POINT)
+            for peer, of in ranked
+        ]
+
+
+def _no_vote(of: Record) -> str:
+    if of.vote or of.lost:
+        return "worse than a peer that knows nothing" if of.lost else ""
+    few = of.games < NEWCOMER
+    return f"{of.games:.0f} of {NEWCOMER} games that count" if few else "no gain beyond what one opener's games gave it"
+
+
+def _worth(rows: Sequence[dict[str, float]]) -> Worth:
+    count, interval = len(rows), mean_interval([row["price"] - row["own"] for row in rows])
+    difference, low, high = interval if math.isfinite(interval[0]) else (None, None, None)
+    brier = {name: math.fsum(row[name] for row in rows) / count for name in sorted({*rows[0]} if rows else ())}
+    if low is None or high is None or count < FEWEST_GAMES:
+        verdict = f"the market is worth nothing here: {count} games with a known truth, {FEWEST_GAMES} are needed"
+    elif low <= 0 <= high:
+        verdict = f"the market is worth nothing here: in {count} games its price was no surer than the own judge"
+    else:
+        verdict = f"in {count} games the price was {'better' if high < 0 else 'worse'} than the own judge"
+    return Worth(verdict, count, brier, difference, low, high)

@@ -1,0 +1,163 @@
+"""The memory that a node needs and its device has.
+
+Also which card each of several nodes on one machine gets, decided without loading torch.
+"""
+
+import dataclasses
+import importlib.util
+import itertools
+import logging
+import math
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codezero.config import NodeConfig, SolverConfig
+from codezero.config.learning import EVERY_LINEAR
+from codezero.errors import ConfigError
+from codezero.models import cpu_only
+from codezero.models.digest import place_of, same_place
+from codezero.nano import NANO, NANO_GYM, weights_directory
+from codezero.system.child import python
+
+if TYPE_CHECKING:
+    import torch
+
+    from codezero.models.device import DeviceMemory
+    from codezero.models.memory import Need
+
+logger = logging.getLogger(__name__)
+
+AUTO = "auto"
+LARGE_PARAMETERS = 200_000_000  # from here on memory is dearer than computing activations twice
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+# one of these is there where torch might find a card; else nobody is asked, which would take seconds
+DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
+COUNT = "import torch; print(torch.cuda.device_count())"
+
+
+def find_cards(device: str) -> list[str]:
+    """The cards that nodes with this `model.device` may use, as CUDA_VISIBLE_DEVICES names them."""
+    if cpu_only() or device in ("cpu", "mps"):
+        return []
+    named = os.environ.get(VISIBLE)
+    if named is not None:  # as for the driver, an empty name or a negative number ends the list
+        names = (part.strip() for part in named.split(","))
+        return list(itertools.takewhile(lambda name: name and not name.startswith("-"), names))
+    if not any(Path(driver).exists() for driver in DRIVERS):
+        return []
+    done = subprocess.run(python("-c", COUNT), capture_output=True, text=True, timeout=120, check=False)
+    return [str(i) for i in range(int(done.stdout))] if done.stdout.strip().isdecimal() else []
+
+
+def assign_cards(cards: Sequence[str], count: int) -> list[str]:
+    """The card of each of `count` nodes, dealt in turn; empty where there is none, and the machine is shared."""
+    return list(itertools.islice(itertools.cycle(cards or [""]), count))
+
+
+def threads_of(size: int) -> int:
+    """CPU threads for each of `size` processes."""
+    return max(1, (os.cpu_count() or 1) // size)
+
+
+def describe_sharing(assigned: Sequence[str]) -> str:
+    """One line about who shares what; empty where nobody shares a card."""
+    nodes = Counter(filter(None, assigned))
+    crowded = [f"{n} on card {card}, each with 1/{n} of its memory" for card, n in nodes.items() if n > 1]
+    return f"{len(assigned)} nodes and {len(nodes)} cards: {'; '.join(crowded)}" if crowded else ""
+
+
+def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]":
+    """Estimate what the node needs, None where that is negligible; what its device has, and which device that is.
+
+    A trainer's ranks are not weighed: docs/recipes.md has their arithmetic.
+
+    Raises ModelError when a model's configuration cannot be read.
+    """
+    from codezero.models.device import computing_bytes
+
+    has, where = memory_free(config)
+    need = estimate(config, where.type, computing_bytes(config.model.precision, where))
+    return need, has, where
+
+
+def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
+    """Estimate what a node needs on a device (cuda, mps, cpu), at `number` bytes a number. Raises ModelError."""
+    model, solves, proposes = config.model, config.solver, config.proposer
+    judge = config.evaluator.model if config.evaluator.kind == "local" and config.reward.mode != "rlvr" else "off"
+    writer = proposes.model if proposes.kind == "local" else "off"
+    if {model.solver, judge, writer} <= {NANO, NANO_GYM, "off"}:
+        return None
+    from codezero.models.memory import ADAM, ADAM_8BIT, Role, Texts, Training, adapter_numbers, node_need, shape_of
+
+    # the frozen models in memory, as `models.build.FrozenModels` finds them
+    adapted, frozen = model.train == "lora", set[str]()
+
+    def role(name: str, source: str, texts: Texts, learns: SolverConfig | None = None) -> Role:
+        source = source_of(source, name)
+        nf4 = model.quantize == "nf4" and (adapted or learns is None)
+        shape = dataclasses.replace(shape_of(source, name), nf4=nf4)
+        place = same_place(source)
+        shared = learns is None and place in frozen
+        if learns is None or adapted:
+            frozen.add(place)
+        if learns is None:
+            return Role(name, shape, texts, shared=shared)
+        targets = None if EVERY_LINEAR in model.lora_targets else model.lora_targets
+        training = Training(
+            adapter=adapter_numbers(shape, model.lora_rank, targets) if adapted else 0,
+            kl_copy=learns.kl_beta > 0,
+            checkpointing=recomputes(config, shape.parameters),
+            rows=min(solves.micro_batch_rows, texts.group * learns.problems_per_iteration),
+            moments=ADAM if solves.optimizer == "adamw" else ADAM_8BIT,
+        )
+        return Role(name, shape, texts, training)
+
+    exam = math.ceil(config.evals.problems * config.evals.attempts / solves.group_size) if config.evals.every else 0
+    problems = max(solves.problems_per_iteration, exam)
+    prompt, completion = solves.max_prompt_tokens, solves.max_new_tokens
+    learns = None if config.trainer.ranks else solves
+    roles = [role("solver", model.solver, Texts(prompt, completion, solves.group_size, problems), learns)]
+    if judge != "off":
+        roles.append(role("judge", judge, Texts(prompt, completion, config.evaluator.batch_rows, 1)))
+    if writer != "off":
+        texts = Texts(prompt, proposes.max_new_tokens, 1, proposes.problems_per_iteration)
+        roles.append(role("proposer", writer, texts))
+    return node_need(roles, device=device, number=number)
+
+
+def source_of(name: str, role: str) -> str:
+    """The directory or hub id of what a setting names."""
+    embedded = {NANO: role, NANO_GYM: "gym"}
+    return str(weights_directory(embedded[name])) if name in embedded else place_of(name)
+
+
+def check_extras(config: NodeConfig) -> None:
+    """Raise ConfigError for a setting whose library is missing."""
+    model, optimizer, monitor = config.model, config.solver.optimizer, config.monitor
+    for setting, wanted, library, extra in (
+        ("model.quantize=nf4", model.quantize == "nf4", "bitsandbytes", "bnb"),
+        ("solver.optimizer=adamw_8bit", optimizer == "adamw_8bit", "bitsandbytes", "bnb"),
+        ("rollout.engine=vllm", config.rollout.start > 0 and config.rollout.engine == "vllm", "vllm", "vllm"),
+        (f"monitor.wandb={monitor.wandb}", bool(monitor.wandb), "wandb", "wandb"),
+    ):
+        if wanted and importlib.util.find_spec(library) is None:
+            remedy = f"run `uv sync --no-dev --extra {extra}`, or drop it"
+            raise ConfigError(f"{setting}: {library} is not installed; {remedy}")
+
+
+def recomputes(config: NodeConfig, parameters: int) -> bool:
+    """Are activations of a model of this size computed twice instead of kept?"""
+    wanted = config.model.activation_checkpointing
+    return parameters > LARGE_PARAMETERS if wanted == AUTO else wanted == "on"
+
+
+def memory_free(config: NodeConfig) -> "tuple[DeviceMemory, torch.device]":
+    from codezero.models.device import choose_device, keep_to_share, memory_of
+
+    where = choose_device(config.model.device, "solver")
+    keep_to_share(where, config.model.memory_share)
+    return memory_of(where, config.model.memory_share), where
