@@ -32,7 +32,7 @@ from codezero.problems.stream import MixedStream
 from codezero.settings import compose
 from codezero.solver.build import build_learner, build_sampler, build_solver, load_policy
 from codezero.weights.delta import Weights, encode, weights_of
-from codezero.weights.versions import FolderSource, HostCopy, Publisher
+from codezero.weights.versions import HostCopy, Publisher, VersionSource
 
 FIRST = 10  # versions not counted: Adam's first steps are as long as the rate for every weight, and so are dense
 PLAIN_BITS = 48
@@ -65,7 +65,7 @@ def play(rate: float, versions: int, overrides: Sequence[str]) -> list[Row]:
         stream = MixedStream(CodeEnvironment(), DataConfig(), seed=1, peer_id="", batch=16)
         publisher = Publisher(folder)
         first = publisher.publish(0, dict(policy.model.named_parameters()))
-        copy = HostCopy(FolderSource(folder), weights_of(dict(policy.model.named_parameters())).layout)
+        copy = HostCopy(VersionSource(folder), weights_of(dict(policy.model.named_parameters())).layout)
         follower = copy.reach(0, first.state)
         for version in range(1, versions + 1):
             solver.step(evaluator.score(solver.rollout(stream.next_batch([]), version)), [])

@@ -47,7 +47,7 @@ from codezero.evaluator.types import Judge, Program, request
 from codezero.models.build import load
 from codezero.models.generation import Sampler
 from codezero.models.load import LoadedModel
-from codezero.ops.attempts import executed, sampled
+from codezero.ops.judge import executed, sampled
 from codezero.problems.synthetic.tasks import held_out
 from codezero.sandbox.base import Outcome
 from codezero.sandbox.monty import MontySandbox
@@ -85,13 +85,13 @@ def attempts(options: argparse.Namespace) -> tuple[list[Judged], int, Report]:
         say("executing")
         outcomes = [outcome for row in executed(sandbox, groups) for outcome in row]
         say("judging")
-        evaluator.calibrate()
+        evaluator.monitor.calibrated()
         began = cpu_seconds_with_children()
         scored = evaluator.score(groups)
         verdict_seconds = (cpu_seconds_with_children() - began) / (len(problems) * options.samples)
         dry = [dry_run(loaded, group, options.tokens) for group in groups[: options.dry_runs]]
         judge = with_own_solutions(LikelihoodJudge(loaded, questions=[LIKELIHOOD]), guard)
-        alone = judged_alone(guard, judge, evaluator.calibrate(), groups)
+        alone = judged_alone(guard, judge, evaluator.monitor.calibrated(), groups)
     cost = {"verdict_seconds": verdict_seconds, "dry_run_seconds": fmean(dry)}
     return *combined(outcomes, alone, scored), cost | {"ratio_dry_run_over_verdict": fmean(dry) / verdict_seconds}
 

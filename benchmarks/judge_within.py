@@ -20,7 +20,7 @@ from codezero.evaluator.judge_prompts import LIKELIHOOD, SCORES
 from codezero.evaluator.types import Program
 from codezero.models.build import load
 from codezero.models.load import LoadedModel
-from codezero.ops.attempts import Wanted, attempts_of, readable
+from codezero.ops.judge import Wanted, attempts_of, readable
 from codezero.settings import compose
 from codezero.stats import auroc, group_order, within_groups
 

@@ -186,7 +186,7 @@ class Remembering:
     def __init__(self) -> None:
         from codezero.code.worker import StaticGuard
         from codezero.environments.code import CodeEnvironment
-        from codezero.evaluator.executed import ExecutedEvaluator
+        from codezero.evaluator.evaluator import ExecutedEvaluator
         from codezero.sandbox.monty import MontySandbox
 
         self.evaluator, self.environment = (
@@ -239,7 +239,7 @@ class Scoring:
     def __init__(self) -> None:
         from codezero.environments.reasoning_gym import DEFAULT_TASKS, ReasoningGym
         from codezero.environments.tasks import TaskEnvironment
-        from codezero.evaluator.scored import ScoredEvaluator
+        from codezero.evaluator.base import ScoredEvaluator
 
         self.kinds, self.environment = len(DEFAULT_TASKS), TaskEnvironment(ReasoningGym())
         self.evaluator = ScoredEvaluator(self.environment)

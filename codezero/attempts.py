@@ -35,6 +35,16 @@ logger = logging.getLogger(__name__)
 class Attempts(ABC):
     """Its state is that of the problem stream, and what it holds back."""
 
+    def __init__(
+        self,
+        problems: "MixedStream",
+        solver: "GrpoSolver",
+        evaluator: "Evaluator",
+        servers: Callable[[], Metrics] = dict,
+    ) -> None:
+        """servers: metrics of those that decode."""
+        self.problems, self.solver, self.evaluator, self.servers = problems, solver, evaluator, servers
+
     @abstractmethod
     def take(self, proposals: Sequence[Problem], round_number: int) -> Iterator[list[ScoredGroup]]:
         """Judged groups of own attempts, as they come.
@@ -46,11 +56,11 @@ class Attempts(ABC):
     def metrics(self) -> Metrics:
         """`tokens/...`, and `rollout/...` where attempts are made ahead."""
 
-    @abstractmethod
-    def save(self, folder: Path) -> None: ...
+    def save(self, folder: Path) -> None:
+        self.problems.save(folder)
 
-    @abstractmethod
-    def load(self, folder: Path) -> None: ...
+    def load(self, folder: Path) -> None:
+        self.problems.load(folder)
 
 
 def build_attempts(
@@ -76,41 +86,26 @@ def build_attempts(
 class InStep(Attempts):
     """Attempts are sampled and judged while nobody learns, with the newest policy."""
 
-    def __init__(
-        self,
-        problems: "MixedStream",
-        solver: "GrpoSolver",
-        evaluator: "Evaluator",
-        servers: Callable[[], Metrics] = dict,
-    ) -> None:
-        """servers: metrics of those that decode."""
-        self._problems, self._solver, self._evaluator, self._servers = problems, solver, evaluator, servers
-        self._tokens, self._seconds = 0, 0.0
+    _tokens, _seconds = 0, 0.0
 
     def take(self, proposals: Sequence[Problem], round_number: int) -> Iterator[list[ScoredGroup]]:
         """A batch, then further problems for the groups that teach nothing."""
         self._tokens, self._seconds = 0, 0.0
         scored: list[ScoredGroup] = []
-        problems = self._problems.next_batch(proposals)
+        problems = self.problems.next_batch(proposals)
         while problems:
             began = time.monotonic()
-            groups = self._solver.rollout(problems, round_number)
+            groups = self.solver.rollout(problems, round_number)
             self._seconds += time.monotonic() - began
             self._tokens += sum(len(completion.token_ids) for group in groups for completion in group.completions)
-            scored += (judged := self._evaluator.score(groups))
+            scored += (judged := self.evaluator.score(groups))
             yield judged
-            problems = self._problems.next_batch([], self._solver.short_of(scored))
+            problems = self.problems.next_batch([], self.solver.short_of(scored))
 
     def metrics(self) -> Metrics:
         speed = self._tokens / max(self._seconds, 1e-9)
         sampled: Metrics = {"tokens/sampled": self._tokens, "seconds/sampling": self._seconds}
-        return self._servers() | {"tokens/sampled_per_second": speed} | sampled
-
-    def save(self, folder: Path) -> None:
-        self._problems.save(folder)
-
-    def load(self, folder: Path) -> None:
-        self._problems.load(folder)
+        return self.servers() | {"tokens/sampled_per_second": speed} | sampled
 
 
 class _Held(msgspec.Struct):
@@ -132,11 +127,11 @@ class Ahead(StateFile[_Held], Attempts, file="harvest.json", schema=_Held, optio
         version: Callable[[], int],
         servers: Callable[[], Metrics],
     ) -> None:
-        """version: of the policy, now. servers: their metrics."""
+        """version: of the policy, now."""
+        super().__init__(problems, solver, evaluator, servers)
         groups = max(1, config.rollout.in_flight // config.solver.group_size)
         batch = config.solver.problems_per_iteration
-        self.problems, self.solver, self.evaluator, self.nested = problems, solver, evaluator, (problems,)
-        self._version, self._servers, self._max_staleness = version, servers, config.rollout.max_staleness
+        self._version, self._max_staleness, self.nested = version, config.rollout.max_staleness, (problems,)
         self._most = min(batch + groups, batch * (self._max_staleness + 1))
         self._pool = ThreadPoolExecutor(groups, thread_name_prefix="rollout")
         self._under_way: dict[Future[list[RolloutGroup]], Problem] = {}
@@ -167,7 +162,7 @@ class Ahead(StateFile[_Held], Attempts, file="harvest.json", schema=_Held, optio
         """`rollout/expired` and `rollout/failed_groups` since the start, the others since the last call."""
         tokens, staleness, since = self._tokens, self._staleness, self._since
         self._tokens, self._staleness, self._since = 0, [], time.monotonic()
-        return self._servers() | {
+        return self.servers() | {
             "tokens/sampled_per_second": tokens / max(self._since - since, 1e-9),
             "tokens/sampled": tokens,
             "rollout/staleness": mean(staleness),
@@ -180,18 +175,13 @@ class Ahead(StateFile[_Held], Attempts, file="harvest.json", schema=_Held, optio
         return _Held(self._drawn, [*self._again, *self._under_way.values()])
 
     def restore(self, state: _Held) -> None:
-        self._forget()
-        self._drawn, self._again = state.drawn, state.under_way
+        for future in self._under_way:
+            future.cancel()
+        self._under_way, self._drawn, self._again = {}, state.drawn, state.under_way
 
     def close(self) -> None:
         """End once the groups under way are drawn."""
-        self._forget()
-        self._pool.shutdown()
-
-    def _forget(self) -> None:
-        for future in self._under_way:
-            future.cancel()
-        self._under_way = {}
+        self._pool.shutdown(cancel_futures=True)
 
     def _begin(self, proposals: Sequence[Problem], round_number: int) -> None:
         """Draw as many more groups as may wait."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NoReturn
 
-from codezero.commands import account, inspect, judge, market, measure, run, weights
+from codezero.commands import account, inspect, market, measure, rollout, run
 from codezero.commands.common import DONE, FAILED, USAGE, Commands, say
 from codezero.errors import CodeZeroError, ConfigError, IdentityError, InviteError, ProblemError, WalletError
 from codezero.models import isolate
@@ -20,7 +20,7 @@ PURPOSES = {
     "begin": "run ask runs status dashboard doctor",
     "learn with others": "swarm propose login logout wallet identity leaderboard market",
     "measure": "eval judge bench data",
-    "look inside, or build on it": "config chain weights rollout-host",
+    "look inside, or build on it": "config chain rollout-host",
 }
 EPILOG = """examples:
   codezero run                          a swarm of one: no network, no account, no GPU
@@ -88,7 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="codezero", usage=usage, description=ABOUT, epilog=EPILOG, formatter_class=raw)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = Commands(parser)
-    for module in (run, inspect, account, measure, judge, market, weights):
+    for module in (run, inspect, account, measure, market, rollout):
         module.add(commands)
     rows = list[str]()
     for purpose, names in PURPOSES.items():

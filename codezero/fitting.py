@@ -10,8 +10,7 @@ from typing import Literal, get_args
 import msgspec
 
 from codezero.chain.build import LoginChain, is_ephemeral
-from codezero.config import NodeConfig
-from codezero.config.training import LOGIN_TOKEN
+from codezero.config import LOGIN_TOKEN, NodeConfig
 from codezero.environment import Environment
 from codezero.errors import CodeZeroError, ConfigError, translated
 from codezero.login.vault import Folder, Vault

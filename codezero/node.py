@@ -27,7 +27,7 @@ from codezero.market.build import build_market
 from codezero.models.build import FrozenModels, fits_context
 from codezero.monitor.build import models_of, record_settings
 from codezero.monitor.hub import start_pushes
-from codezero.monitor.terminal import PlainView
+from codezero.monitor.terminal import Screen
 from codezero.problems.build import build_stream
 from codezero.problems.filters import Novelty
 from codezero.problems.sources import MAX_HELD_BACK
@@ -76,7 +76,7 @@ class Node:
 
 
 def run_node(
-    composed: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (), view: PlainView | None = None
+    composed: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (), view: Screen | None = None
 ) -> bool:
     """Make a node and train until a limit or a signal. True when SIGINT ended it.
 

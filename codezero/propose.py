@@ -16,7 +16,7 @@ from codezero.fitting import fit
 from codezero.login.page_process import announce, start_page
 from codezero.models.build import FrozenModels
 from codezero.monitor.build import models_of, record_settings
-from codezero.monitor.terminal import PlainView
+from codezero.monitor.terminal import Screen
 from codezero.proposer.base import Proposer
 from codezero.proposer.build import build_proposer
 from codezero.proposer.difficulty import BandTS
@@ -29,7 +29,7 @@ from codezero.types import Feedback, Metrics, Problem
 
 
 def run_proposer(
-    composed: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (), view: PlainView | None = None
+    composed: NodeConfig, folder: RunFolder, overrides: Sequence[str] = (), view: Screen | None = None
 ) -> bool:
     """Make a proposer's service and run it until a limit or a signal. True when SIGINT ended it. See `run_node`."""
     with starting(composed, folder.path, view) as (monitor, stack, peer_id):
@@ -44,10 +44,8 @@ def run_proposer(
         monitor.busy("waiting for the chain")
         chain = chain_started()  # before models
         proposer = build_proposer(config, environment, peer_id, FrozenModels(config, monitor.busy), stack)
-        swarm, difficulty = (
-            build_swarm(network, environment, peer_id, folder.path),
-            BandTS(seed=config.seed, only_feedback=True),
-        )
+        swarm = build_swarm(network, environment, peer_id, folder.path)
+        difficulty = BandTS(seed=config.seed, only_feedback=True)
         checkpoints = build_checkpoints(config, folder.checkpoints, environment)
         saved = {"difficulty": difficulty, "proposer": proposer, "swarm": swarm}
         run = Run(config.run, monitor, checkpoints, chain.coordinator, saved)

@@ -24,19 +24,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from codezero.config import NodeConfig, RunConfig
-from codezero.errors import (
-    ChainError,
-    CodeZeroError,
-    ConfigError,
-    DiskFullError,
-    FailedRunError,
-    RankError,
-    translated,
-)
+from codezero.errors import ChainError, CodeZeroError, ConfigError, DiskFullError, FailedRunError, RankError, translated
 from codezero.monitor.build import build_monitor, secrets_of
 from codezero.monitor.logs import log_survived, setup_logging
 from codezero.monitor.monitor import RunMonitor
-from codezero.monitor.terminal import PlainView, StartView, choose_view
+from codezero.monitor.terminal import Screen, choose_view
 from codezero.swarm.identity import Identity
 from codezero.system.signals import (
     ASKED,
@@ -98,7 +90,7 @@ class Laps:
 
 @contextlib.contextmanager
 def starting(
-    config: NodeConfig, folder: Path, view: PlainView | None = None
+    config: NodeConfig, folder: Path, view: Screen | None = None
 ) -> Generator[tuple[RunMonitor, contextlib.ExitStack, str]]:
     """Log, show and answer signals while parts are made, until a `Run` does; the stack closes them.
 
@@ -110,7 +102,7 @@ def starting(
     with translated(ConfigError, unwritable, OSError, mend="choose another folder"):
         setup_logging(Path(config.run.logs), secrets_of(config))
     peer_id = Identity.load_or_create(Path(config.swarm.identity)).peer_id
-    monitor = build_monitor(config, folder, peer_id, view or choose_view("plain", StartView))
+    monitor = build_monitor(config, folder, peer_id, view or choose_view("plain"))
 
     def answer(which: signal.Signals, _before: int) -> None:
         leave(which, lambda: monitor.cut(NOT_BEGUN))
@@ -146,14 +138,10 @@ class Run:
         finishing_seconds: after a signal, for the iteration in flight and its checkpoint.
         """
         self.stop = Stop()
-        self.reason = ""
-        """Why the run ends; empty while it goes on."""
-        self.kept = 0
-        """The iteration of the newest checkpoint."""
-        self.measured = False
-        """The run has figures of an exam; one that begins with another run's checkpoint has none."""
-        self.failures: defaultdict[str, Failures] = defaultdict(Failures)
-        """By what a failed step has for a consequence."""
+        self.reason = ""  # why the run ends; empty while it goes on
+        self.kept = 0  # the iteration of the newest checkpoint
+        self.measured = False  # it has figures of an exam; one that begins with another run's checkpoint has none
+        self.failures: defaultdict[str, Failures] = defaultdict(Failures)  # by what a failed step has for a consequence
         self._settings, self.monitor, self._checkpoints, self._coordinator = settings, monitor, checkpoints, coordinator
         self._known_round = KnownRound()
         self._parts = {**parts, "round": self._known_round}

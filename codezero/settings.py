@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from codezero.config import NodeConfig
-from codezero.config.contradictions import PLUGIN_KEYS, contradictions, plugins_of
+from codezero.config import PLUGIN_KEYS, NodeConfig, contradictions, plugins_of
 from codezero.config.learning import ModelConfig, named
 from codezero.errors import ConfigError, translated
 from codezero.system.files import beside_package

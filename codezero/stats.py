@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Values = Sequence[float] | Array
 Z = 1.959963984540054  # Standard errors on either side of a 95 % interval
 RESAMPLES = 2_000
 DRAWS_AT_ONCE = 1_000_000  # Bounds the memory of a resampling (8 bytes a draw)
@@ -37,9 +38,7 @@ def wilson(share: float, count: float) -> Interval:
     return Interval(max(0.0, (middle - reach) / scale), min(1.0, (middle + reach) / scale))
 
 
-def resampled_means(
-    values: Sequence[float] | Array, ends: tuple[float, float], seed: int, sizes: Sequence[float] | None = None
-) -> Array:
+def resampled_means(values: Values, ends: tuple[float, float], seed: int, sizes: Values | None = None) -> Array:
     """[RESAMPLES] what the mean of `values`, which lie between `ends`, may be: the Bayesian bootstrap with a prior.
 
     sizes: how much each value counts for in the mean (default: all the same); a prior observation has the mean size.
@@ -58,11 +57,7 @@ def resampled_means(
 
 
 def bounded_interval(
-    values: Sequence[float] | Array,
-    *,
-    ends: tuple[float, float] = (0.0, 1.0),
-    seed: int = 0,
-    sizes: Sequence[float] | None = None,
+    values: Values, *, ends: tuple[float, float] = (0.0, 1.0), seed: int = 0, sizes: Values | None = None
 ) -> Interval:
     """The interval of the mean of values between `ends`, by `resampled_means`. It holds the mean seen.
 
@@ -73,7 +68,7 @@ def bounded_interval(
     return Interval(min(float(low), mean), max(float(high), mean))
 
 
-def mean_interval(values: Sequence[float] | Array) -> tuple[float, float, float]:
+def mean_interval(values: Values) -> tuple[float, float, float]:
     """(mean, low, high) by the normal approximation; NaN for fewer than two."""
     array = np.asarray(values, dtype=np.float64)
     if len(array) < 2:
@@ -82,12 +77,12 @@ def mean_interval(values: Sequence[float] | Array) -> tuple[float, float, float]
     return mean, mean - Z * error, mean + Z * error
 
 
-def auroc(scores: Sequence[float] | Array, labels: Sequence[bool] | Array) -> float:
+def auroc(scores: Values, labels: Sequence[bool] | Array) -> float:
     """Probability that a right one scores above a wrong one, ties counting half. NaN without both kinds."""
     return auroc_interval(scores, labels)[0]
 
 
-def auroc_interval(scores: Sequence[float] | Array, labels: Sequence[bool] | Array) -> tuple[float, float, float]:
+def auroc_interval(scores: Values, labels: Sequence[bool] | Array) -> tuple[float, float, float]:
     """(AUROC, low, high): the 95 % interval holds every A whose own standard error reaches the AUROC seen.
 
     Standard error of Hanley & McNeil 1982, interval by Newcombe 2006 (method 5); unlike AUROC +- 1.96 SE it stays
@@ -108,17 +103,13 @@ def _reach(area: float, end: float, n_right: int, n_wrong: int) -> float:
     near, far = area, end
     for _ in range(60):
         middle = (near + far) / 2
-        if abs(area - middle) > Z * _standard_error(middle, n_right, n_wrong):
+        right_pairs, wrong_pairs = middle / (2 - middle), 2 * middle**2 / (1 + middle)
+        within = (n_right - 1) * (right_pairs - middle**2) + (n_wrong - 1) * (wrong_pairs - middle**2)
+        if abs(area - middle) > Z * math.sqrt(max(0.0, (middle * (1 - middle) + within) / (n_right * n_wrong))):
             far = middle
         else:
             near = middle
     return near
-
-
-def _standard_error(area: float, n_right: int, n_wrong: int) -> float:
-    right_pairs, wrong_pairs = area / (2 - area), 2 * area**2 / (1 + area)
-    within = (n_right - 1) * (right_pairs - area**2) + (n_wrong - 1) * (wrong_pairs - area**2)
-    return math.sqrt(max(0.0, (area * (1 - area) + within) / (n_right * n_wrong)))
 
 
 class GroupOrder(NamedTuple):

@@ -18,7 +18,7 @@ LONG = {
     "benchmarks/test_card", "browser/test_live", "e2e/test_data_sets", "e2e/test_found_and_join", "e2e/test_interrupt",
     "e2e/test_outage", "e2e/test_quiet", "e2e/test_real_models", "e2e/test_resume", "e2e/test_run",
     "e2e/test_two_nodes", "hostile/test_peer", "solver/test_remote", "swarm/test_connectivity",
-    "ops/test_policies",
+    "ops/test_measure",
 }  # fmt: skip
 """Files whose tests run whole nodes, for a minute or more."""
 

@@ -140,7 +140,7 @@ CODE_WORDS = {"solver_prompt", "extract_code", "assertions", "parse_tests"}
 WITHOUT_CODE = [
     "node.py", "run.py", "attempts.py", "types.py", "solver/solver.py", "solver/learner.py", "solver/updater.py",
     "solver/peer_rollouts.py", "solver/batch.py", "models/generation.py", "swarm", "proposer/difficulty.py",
-    "environments/tasks.py", "evaluator/scored.py", "problems/stream.py", "rollout",
+    "environments/tasks.py", "evaluator/base.py", "problems/stream.py", "rollout",
 ]  # fmt: skip
 """Sampler, learner, exchange and difficulty, which work from the Environment alone."""
 
@@ -226,19 +226,19 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 
 BUDGETS = {
-    "files": 231,
-    "lines": 42_240,
-    "lines of code": 30_500,
+    "files": 219,
+    "lines": 40_940,
+    "lines of code": 29_619,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 50,
+    "modules with one importer": 43,
     "files over 500 lines": 0,
     "variables told, heard, said, mine": 0,
-    "files of the walk": 60,
+    "files of the walk": 59,
     "files before the first problem": 24,
 }
-"""Whoever comes below one lowers it. Aim: 41,000 lines in 245 files."""
+"""Whoever comes below one lowers it."""
 
 
 def walk() -> tuple[list[str], int]:

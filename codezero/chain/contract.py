@@ -32,7 +32,7 @@ from codezero.chain import errors
 from codezero.chain.base import Coordinator
 from codezero.chain.errors import ChainUnreachableError, ContractError, RpcError, UnknownOutcomeError, WrongChainError
 from codezero.chain.provider import ChainClient
-from codezero.chain.rounds import STAGE, RoundWatch
+from codezero.chain.rounds import RoundWatch
 from codezero.chain.wallet import Wallet, transaction_fields
 from codezero.errors import ChainError, ConfigError, translated
 from codezero.system.files import Address, read_private, write_new
@@ -46,11 +46,11 @@ NOBODY = "0x" + 40 * "0"
 MALFORMED = (Web3Exception, DecodingError, OverflowError, ValueError)
 FILE = "contract.json"  # in the embedded chain's folder: its own contract
 POOR = 10**18  # wei: an account with less asks the faucet
-METHOD_NOT_FOUND = -32601
 FUND = RPCEndpoint("codezero_fund")
 SECONDS = 60.0  # for one transaction, from the simulation to the receipt
 MAX_GAS, MAX_FEE = 15_000_000, 2_000 * 10**9  # MAX_FEE: wei per gas; an endpoint's lie costs at most their product
 PAUSES = 0.05, 2.0  # seconds between two polls for a transaction that was sent, at first and at most
+FIRST_SPAN, LARGEST_SPAN = 1000, 100_000  # blocks whose events are requested at once at first, and at most
 MAX_SIGNED = 8  # for one call; more means that something else is wrong
 
 
@@ -64,12 +64,8 @@ class Sender:
     """Signs and sends for one account. Threads take turns; other processes with the same account are noticed."""
 
     def __init__(self, client: ChainClient, wallet: Wallet) -> None:
-        self.client, self.wallet = client, wallet
+        self.client, self.wallet, self.address = client, wallet, cast(ChecksumAddress, wallet.address)
         self._turn = threading.RLock()
-
-    @property
-    def address(self) -> ChecksumAddress:
-        return cast(ChecksumAddress, self.wallet.address)
 
     def transact(self, to: str | None, data: bytes, *, seconds: float = SECONDS) -> TxReceipt:
         """Bring about one call (or deployment) and wait until it is mined.
@@ -200,22 +196,22 @@ class ContractCoordinator(Coordinator):
     def history(self, since: int, names: Sequence[str]) -> Iterator[EventPage]:
         """Pages of the events `names` from block `since`, or the contract's, to the newest; empty ones show progress.
 
-        A range that an endpoint refuses is divided. Events that are malformed, or that were not requested, are left
-        out. Raises ChainError.
+        A range grows quickly, and slowly once an endpoint has refused a wider one, which is halved then. Events that
+        are malformed, or that were not requested, are left out. Raises ChainError.
         """
         wanted = {event.topic: event for event in self._contract.events if event.name in names}
-        head, span, cursor = self.client.eth.block_number, self.client.log_span, max(since, self.client.since)
+        head, cursor, size, slowness = self.client.eth.block_number, max(since, self.client.since), FIRST_SPAN, 1
         while cursor <= head:
-            last = min(cursor + span.size - 1, head)
+            last = min(cursor + size - 1, head)
             search: Any = {"address": self.contract, "fromBlock": cursor, "toBlock": last, "topics": [list(wanted)]}
             try:
                 logs = self.client.eth.get_logs(search)
             except (RpcError, ChainUnreachableError):
                 if last == cursor:
                     raise
-                span.refuse(last - cursor + 1)
+                size, slowness = (last - cursor + 1) // 2, 16
                 continue
-            span.grant(last - cursor + 1, len(logs))
+            size = min(size + max(1, size // slowness), LARGEST_SPAN)
             events: list[EventData] = []
             for log in logs:
                 event = wanted.get(log["topics"][0].to_0x_hex()) if log["topics"] else None
@@ -252,12 +248,6 @@ class ContractCoordinator(Coordinator):
             owners = zip(peers, self._ask("getEoa", list(peers)), strict=True)
             return {peer: None if owner == NOBODY else owner for peer, owner in owners}
 
-    def reward_of(self, round_number: int, peer: str) -> int | None:
-        """The reward submitted for the peer; None: nothing yet."""
-        with _named_errors("getPeerRoundStageReward"):
-            [submitted], [reward] = self._ask("getPeerRoundStageReward", round_number, STAGE, [peer])
-        return reward if submitted else None
-
     def bootnodes(self) -> list[str]:
         """Multiaddresses as their manager wrote them: strangers' text."""
         return list(self._ask("getBootnodes"))
@@ -280,7 +270,10 @@ class ContractCoordinator(Coordinator):
         if owner is None:
             raise ChainUnreachableError(f"peer {peer} was registered, and the chain does not show it yet")
         if owner != self.account:
-            raise errors.ForeignOwnerError(peer, owner, self.account)
+            raise errors.ForeignOwnerError(
+                f"peer {peer} is registered to {owner}, not to this node's account {self.account}; use the account "
+                "that registered it, or move swarm.pem away so that the next start makes a new peer id"
+            )
 
 
 def deploy(sender: Sender) -> str:
@@ -307,7 +300,7 @@ def fund(client: ChainClient, address: str) -> None:
         try:
             client.provider.make_request(FUND, [address])
         except RpcError as error:
-            if error.code != METHOD_NOT_FOUND:
+            if error.code != errors.METHOD_NOT_FOUND:
                 raise
 
 

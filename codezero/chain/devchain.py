@@ -32,6 +32,7 @@ from msgspec import Meta
 
 from codezero.chain import devchain_evm as evm
 from codezero.chain.devchain_evm import ChainState, Json, RpcRefusal
+from codezero.chain.errors import INVALID_PARAMS
 from codezero.errors import ChainError, translated
 from codezero.system.files import Address, Hash, Quantity, closed_on_failure, read_bounded, write_new
 
@@ -41,8 +42,6 @@ FAUCET_WEI, FULL_WEI = 10**27, 10**19  # what the faucet has, and up to what it 
 FIRST_CHAIN_ID = 1_000_000_000  # new chains get a random id from here to twice that: signatures of one fit no other
 COMPACT_EVERY = 4096  # blocks; a compaction takes some 3 s and drops some 30 MB
 STATES = 128  # newest blocks whose state can be read in any case, as in other nodes
-LOG_BLOCKS = 100_000  # the widest search for events
-INVALID_PARAMS = -32602  # of JSON-RPC
 HASHES = re.compile(rb"(?=\xa0(.{32}))", re.DOTALL)  # a node's children, an account's storage and code: RLP of 32 bytes
 NODES = "CREATE TABLE {}(hash BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
 SCHEMA = f"""
@@ -70,7 +69,7 @@ class CallFields(msgspec.Struct, frozen=True, rename="camel"):
 
     sender: Address | None = msgspec.field(default=None, name="from")
     to: Address | None = None
-    gas: Quantity | None = None
+    gas: Quantity = hex(evm.BLOCK_GAS)
     value: Quantity | None = None
     data: Data | None = None
     input: Data | None = None
@@ -171,21 +170,19 @@ class Chain:
 
     def eth_call(self, call: CallFields, block: At = None) -> str:
         """Run code in the block after the one named."""
-        done = self._try(call, self._state_after(self._at(block)), _most_gas(call))
+        done = self._try(call, self._state_after(self._at(block)), int(call.gas, 16))
         return f"0x{done.output.hex()}" if done.is_success else evm.fail(done)
 
     def eth_estimateGas(self, call: CallFields, block: At = None) -> str:
-        """Bisect from the gas used: calls keep back more than they use."""
-        state, high = self._state_after(self._at(block)), _most_gas(call)
+        """The gas used, or as many sixteenths more as it takes: calls keep back more than they use."""
+        state, high = self._state_after(self._at(block)), min(int(call.gas, 16), evm.BLOCK_GAS)
         done = self._try(call, state, high)
         if done.is_error:
             evm.fail(done)
         guess = min(high - done.get_gas_remaining() + cast(Any, done).data_floor_gas, high)
-        low = guess - 1
-        while (high - low) * 200 > high:  # at most 1/200 above the least gas that does
-            low, high = (guess, high) if self._try(call, state, guess).is_error else (low, guess)
-            guess = min((low + high) // 2, 2 * low)
-        return hex(high)
+        while guess < high and self._try(call, state, guess).is_error:
+            guess = min(guess + guess // 16, high)
+        return hex(guess)
 
     def eth_sendRawTransaction(self, raw: Data) -> str:
         """Mine a signed transaction; its hash, also of one mined before."""
@@ -225,16 +222,11 @@ class Chain:
 
     def eth_getLogs(self, search: LogFilter) -> object:
         """Events in order. An empty list of addresses, or null among topics, matches any."""
-        if search.block_hash is None:
-            first, last = self._number(search.from_block), self._number(search.to_block)
-        elif search.from_block or search.to_block:
-            raise RpcRefusal(INVALID_PARAMS, "cannot specify both BlockHash and FromBlock/ToBlock")
-        else:
+        first, last = self._number(search.from_block), self._number(search.to_block)
+        if search.block_hash is not None:
             first = last = self._at(search.block_hash)["number"]
         if first > last:
             raise RpcRefusal(INVALID_PARAMS, "invalid block range params")
-        if last - first >= LOG_BLOCKS:
-            raise RpcRefusal(-32005, f"exceed maximum block range: {LOG_BLOCKS}")
         where, values = ["block BETWEEN ? AND ?"], cast("list[object]", [first, last])
         places = {"address": search.address} | {f"topic{at}": place for at, place in enumerate(search.topics)}
         for column, place in places.items():
@@ -335,7 +327,7 @@ class Chain:
     def _try(self, call: CallFields, state: ChainState, gas: int) -> ComputationAPI:  # changes nothing
         before, sender = state.snapshot(), _bytes(call.sender or f"0x{'00' * 20}")
         to, value, data = _bytes(call.to or "0x"), int(call.value or "0x0", 16), _bytes(call.input or call.data or "0x")
-        unsigned = self._unsigned(state.get_nonce(sender), 0, gas, to, value, data)
+        unsigned = self._unsigned(state.get_nonce(sender), 0, min(gas, evm.BLOCK_GAS), to, value, data)
         try:
             return state.apply_transaction(cast(Any, SpoofTransaction(unsigned, from_=sender)))
         finally:
@@ -352,10 +344,6 @@ class Chain:
         header = header or evm.new_header(at, base_fee=0)
         context = PragueVM.create_execution_context(header, ancestors, ChainContext(self.chain_id))
         return ChainState(self._nodes, context, at["state_root"])
-
-
-def _most_gas(call: CallFields) -> int:
-    return min(int(call.gas, 16), evm.BLOCK_GAS) if call.gas else evm.BLOCK_GAS
 
 
 def _packed(json: Json) -> bytes:

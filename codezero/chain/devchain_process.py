@@ -1,11 +1,11 @@
 """A node's hold on the embedded chain: it finds the process that serves a directory, or starts one.
 
-A process that was started so ends when nobody holds `users.lock` any more. Locks are flock(2), which kill -9 frees.
+A process that was started so inherits `serving.lock`, and ends when nobody holds `users.lock` any more. Locks are
+flock(2), which kill -9 frees.
 
-    chain.db        everything (SQLite)             serving.lock    held by the one process that serves
+    chain.db        everything (SQLite)             serving.lock    held by the process that serves
     faucet.key      the faucet's key, 0600          users.lock      held, shared, by those that use it
-    endpoint.json   where it is served              starting.lock   held by the one caller that starts the process
-    chain.log       stderr of a process that a node started
+    endpoint.json   where it is served              chain.log       stderr of a process that a node started
 """
 
 import subprocess
@@ -21,9 +21,8 @@ from codezero.errors import ChainError, ConfigError
 from codezero.system.child import python
 from codezero.system.files import UNDECODABLE, Lock, read_json, set_aside
 
-SERVING, STARTING, USERS, ENDPOINT, LOG = "serving.lock", "starting.lock", "users.lock", "endpoint.json", "chain.log"
+SERVING, USERS, ENDPOINT, LOG = "serving.lock", "users.lock", "endpoint.json", "chain.log"
 HOST = "127.0.0.1"
-BUSY = 75  # exit code of a chain process that found its directory served by another (EX_TEMPFAIL)
 ANSWER_SECONDS, CLOSE_SECONDS, POLL_SECONDS = 2.0, 5.0, 0.02
 START_SECONDS = 120.0  # for a busy machine; two seconds are usual
 
@@ -95,23 +94,28 @@ class DevChainHandle(AbstractContextManager["DevChainHandle"]):
 
         Of many callers one starts the process, and the others wait for it; when that one dies, the next has its turn.
         """
-        end, child = time.monotonic() + START_SECONDS, None
-        with closing(Lock(self.path / STARTING)) as starting:
-            while time.monotonic() < end:
-                # First the lock, then the question: a process that answers after this does not end any more.
-                if self._users.take(shared=True):
-                    endpoint = ChainEndpoint.of(self.path)
-                    if endpoint is not None and endpoint.answers():
-                        self.chain_id = self._wanted = check_id(self.path, endpoint.chain_id, self._wanted)
-                        self.endpoint = endpoint
-                        return self.url
-                    code = None if child is None else child.poll()
-                    if code not in (None, BUSY):
-                        raise ChainError(f"the embedded chain ended with code {code}: {self._last_words()}")
-                    if (child is None or code == BUSY) and starting.take():
-                        child = self._spawn()
-                time.sleep(POLL_SECONDS)
-        raise ChainError(f"the embedded chain in {self.path} does not answer; its last words: {self._last_words()}")
+        end, child, code = time.monotonic() + START_SECONDS, None, None
+        while time.monotonic() < end:
+            # First the lock, then the question: a process that answers after this does not end any more.
+            if self._users.take(shared=True):
+                endpoint = ChainEndpoint.of(self.path)
+                if endpoint is not None and endpoint.answers():
+                    if self._wanted not in (None, endpoint.chain_id):
+                        has = f"the chain in {self.path} has the id {endpoint.chain_id}, not {self._wanted}"
+                        raise ConfigError(f"{has}; leave the id out, or give another directory")
+                    self.endpoint, self.chain_id, self._wanted = endpoint, endpoint.chain_id, endpoint.chain_id
+                    return self.url
+                if child is not None and (code := child.poll()) is not None:
+                    break
+                with closing(Lock(self.path / SERVING)) as serving:
+                    if child is None and serving.take():
+                        child = self._spawn(serving)
+            time.sleep(POLL_SECONDS)
+        log = self.path / LOG
+        words = log.read_text("utf-8", "replace").strip().rpartition("\n")[2] if log.exists() else ""
+        silent = f"the embedded chain in {self.path} does not answer; its last words: {words}"
+        ended = f"the embedded chain in {self.path} ended with code {code}; its last words: {words}"
+        raise ChainError(silent if code is None else ended)
 
     def close(self) -> None:
         """Use it no longer. The last to close waits until the process has ended, unless somebody runs it by hand."""
@@ -122,25 +126,14 @@ class DevChainHandle(AbstractContextManager["DevChainHandle"]):
             while last and self.endpoint.while_used and time.monotonic() < end and not serving.take():
                 time.sleep(POLL_SECONDS)
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
+    def _spawn(self, serving: Lock) -> subprocess.Popen[bytes]:
         words = str(self.path.resolve()), str(self._port), str(self._wanted or 0)
+        command = python("-m", "codezero.chain.devchain_server", *words)
+        null, kept = subprocess.DEVNULL, [serving.fileno()]
         with set_aside(self.path / LOG, 1 << 20).open("ab") as log:
-            command, null = python("-m", "codezero.chain.devchain_server", *words), subprocess.DEVNULL
-            child = subprocess.Popen(command, stdin=null, stdout=null, stderr=log, start_new_session=True)
-        # in a session of its own: Ctrl-C in the terminal is for the nodes, which end it by ending
+            # in a session of its own: Ctrl-C in the terminal is for the nodes, which end it by ending
+            child = subprocess.Popen(
+                command, stdin=null, stdout=null, stderr=log, start_new_session=True, pass_fds=kept
+            )
         threading.Thread(target=child.wait, name="devchain-reaper", daemon=True).start()
         return child
-
-    def _last_words(self) -> str:
-        log = self.path / LOG
-        text = log.read_text("utf-8", "replace") if log.exists() else ""
-        return text.strip().rpartition("\n")[2] or "its log is empty"
-
-
-def check_id(path: Path, chain_id: int, wanted: int | None) -> int:
-    """The id that the chain has. Raises ConfigError where another one is wanted."""
-    if wanted not in (None, chain_id):
-        raise ConfigError(
-            f"the chain in {path} has the id {chain_id}, not {wanted}; leave the id out, or give another directory"
-        )
-    return chain_id

@@ -26,17 +26,16 @@ from eth.exceptions import VMError
 from eth.vm.interrupt import EVMMissingData
 from msgspec import Meta
 
-from codezero.chain.devchain import DATABASE, INVALID_PARAMS, Chain
+from codezero.chain.devchain import DATABASE, Chain
 from codezero.chain.devchain_evm import REFUSED, RpcRefusal
-from codezero.chain.devchain_process import BUSY, ENDPOINT, HOST, SERVING, USERS, ChainEndpoint, check_id
+from codezero.chain.devchain_process import ENDPOINT, HOST, SERVING, USERS, ChainEndpoint
+from codezero.chain.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 from codezero.errors import ChainError, CodeZeroError, ConfigError, translated
 from codezero.system.files import LOCAL, UNDECODABLE, Lock, write_atomic
 from codezero.system.signals import Stop
 from codezero.system.web import HEAD_SECONDS
 
-PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
 NO_FILTERS = ": this chain keeps no filters; ask eth_blockNumber, and eth_getLogs with fromBlock and toBlock"
-LARGEST_CHAIN_ID = (1 << 53) // 2 - 36  # the largest that wallets written in JavaScript hold
 MAX_BODY, MAX_BATCH = 1 << 20, 256  # bytes of one request, a batch included; requests of a batch
 MAX_NESTED = 10_000  # brackets of a body: py_ecc raises Python's limit, with which deeper JSON would overflow the stack
 METHODS = {name for name in vars(Chain) if name.startswith(("web3_", "eth_", "codezero_"))}
@@ -44,10 +43,6 @@ METHODS = {name for name in vars(Chain) if name.startswith(("web3_", "eth_", "co
 logger = logging.getLogger(__name__)
 CLIENT_ERRORS = HttpProcessingError, ConnectionError  # no HTTP, or a client that leaves early: not for the log
 logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], CLIENT_ERRORS)))
-
-
-class ChainBusyError(ChainError):
-    """Another process serves this directory."""
 
 
 class RpcRequest(msgspec.Struct, frozen=True):
@@ -163,22 +158,21 @@ def serve(
 ) -> signal.Signals | None:
     """Serve a chain until a signal, or, with `while_used`, until nobody holds a handle; what ended it.
 
+    while_used: for `DevChainHandle`, which has taken the lock for this process.
+
     path: its directory. port: 0 is the one it had last time, or any that is free. chain_id: for a new chain; None is a
     random one. `announce` is called once it answers. For the main thread. Raises ChainError and ConfigError.
     """
-    for name, value, low, high in ("port", port, 0, 65535), ("chain_id", chain_id, 1, LARGEST_CHAIN_ID):
-        if value is not None and not low <= value <= high:
-            raise ConfigError(f"{name}={value} is out of bounds; it must be {low} to {high}")
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"port={port} is out of bounds; it must be 0 to 65535")
     stop = Stop()
     with closing(Lock(path / SERVING)) as serving, stop.on_signals():
-        if not serving.take():
+        if not while_used and not serving.take():
             where = f" at {last.url} (process {last.pid})" if (last := ChainEndpoint.of(path)) else ""
-            mend = "use that one, or give another directory"
-            raise ChainBusyError(f"the chain in {path} is already served{where}; {mend}")
+            raise ChainError(f"the chain in {path} is already served{where}; use that one, or give another directory")
         with translated(ChainError, f"the chain in {path / DATABASE} failed", sqlite3.Error, OSError, mend=LOCAL):
             version = f"codezero-devchain/py-evm/{secrets.token_hex(8)}"
             with closing(Chain(path, version, chain_id)) as chain:
-                check_id(path, chain.chain_id, chain_id)
                 asyncio.run(RpcServer(chain).run(path, port, announce, stop, while_used))
     return stop.received
 
@@ -187,8 +181,6 @@ def main(path: str, port: str, chain_id: str) -> int:
     """The process that `DevChainHandle` starts; returns its exit code. chain_id: 0 is none given."""
     try:
         serve(Path(path), lambda _: None, port=int(port), chain_id=int(chain_id) or None, while_used=True)
-    except ChainBusyError:
-        return BUSY
     except CodeZeroError as error:
         print(f"codezero: {error}", file=sys.stderr)
         return 1

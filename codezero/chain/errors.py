@@ -6,12 +6,11 @@ from typing import cast
 
 from codezero.errors import ChainError
 
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602  # of JSON-RPC
+HOPELESS = {PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS}  # another try is no help
 ERROR_STRING, PANIC = bytes.fromhex("08c379a0"), bytes.fromhex("4e487b71")
-TEXTS = {  # the contract's errors, by name; none has arguments
+TEXTS = {  # the contract's errors that a call of this version can meet, by name; none has arguments
     "InvalidBootnode": "a bootnode's address has 1 to 256 bytes",
-    "InvalidBootnodeIndex": "there is no bootnode of this number",
-    "InvalidInitialization": "the contract has been initialised already",
-    "InvalidOwner": "the swarm's owner cannot be the zero address",
     "InvalidPeerId": "a peer id has 1 to 128 bytes",
     "InvalidReward": "the reward is too large a number",
     "InvalidRoundNumber": "the round has not been opened yet",
@@ -19,11 +18,9 @@ TEXTS = {  # the contract's errors, by name; none has arguments
     "InvalidVote": "the vote names nobody, somebody twice, too many, or the voter itself",
     "InvalidVoterPeerId": "the peer id is not registered to this account; register it first",
     "OnlyBootnodeManager": "only the bootnode manager of the swarm may change bootnodes",
-    "OnlyOwner": "only the owner of the swarm may do this",
     "OnlyStageManager": "only the stage manager of the swarm may open rounds",
     "PeerIdAlreadyRegistered": "this peer id is already registered",
     "RewardAlreadySubmitted": "a reward was already submitted for this round and stage",
-    "StageOutOfBounds": "there is no stage of this number",
     "TooManyBootnodes": "the contract holds as many bootnodes as it may; remove one first",
     "TooManyPeers": "this account has as many peer ids as one account may have; use another account",
     "WinnerAlreadyVoted": "this peer has already voted in this round",
@@ -60,12 +57,6 @@ class InsufficientFundsError(ChainError):
 
 class ForeignOwnerError(ChainError):
     """The peer id belongs to another account, so nothing earned under it would count for this one."""
-
-    def __init__(self, peer: str, owner: str, own: str) -> None:
-        super().__init__(
-            f"peer {peer} is registered to {owner}, not to this node's account {own}; use the account that registered "
-            "it, or move swarm.pem away so that the next start makes a new peer id"
-        )
 
 
 # Failures that the next submission would meet as well.

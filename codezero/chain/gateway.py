@@ -16,8 +16,8 @@ from msgspec import Meta
 from rlp.exceptions import RLPException
 
 from codezero.chain.bounded_http import post
-from codezero.chain.contract import FUND, METHOD_NOT_FOUND
-from codezero.chain.errors import ChainUnreachableError
+from codezero.chain.contract import FUND
+from codezero.chain.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, ChainUnreachableError
 from codezero.chain.invitation import MAX_FILE
 from codezero.chain.provider import RESULTS
 from codezero.errors import HttpRefusal
@@ -29,7 +29,6 @@ SECONDS = 8.0
 MAX_ANSWER = 1 << 20  # bytes; a client that gets no more events asks for fewer blocks
 CALL_GAS = 5_000_000  # ten times what a node needs; the chain computes nothing else meanwhile
 WRITES = 240  # transactions and requests to the faucet, of all newcomers, in a minute
-INVALID_REQUEST, INVALID_PARAMS = -32600, -32602  # of JSON-RPC
 SEND = "eth_sendRawTransaction"
 METHODS = {*RESULTS, FUND}
 PLACES = {"eth_call": "to", "eth_estimateGas": "to", "eth_getLogs": "address"}  # of the contract in a request

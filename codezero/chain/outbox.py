@@ -8,11 +8,12 @@ not know as settled: the contract refuses it a second time, and it is settled th
 
 import contextlib
 import logging
+import math
 import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -48,10 +49,9 @@ CREATE TABLE IF NOT EXISTS submissions(
 CREATE INDEX IF NOT EXISTS submissions_pending ON submissions(state) WHERE state = 'pending';
 """
 SEALED = "(SELECT coalesce(max(round), -1) FROM submissions)"  # the newest round that is
+SUBMISSIONS = "SELECT round, kind, value, state, reason, hash, at FROM submissions WHERE"
 
-Kind = Literal["reward", "vote"]
 State = Literal["pending", "accepted", "refused"]
-Topic = Literal["chain", "file", "standstill"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Submission:
     """A round's reward or vote for the chain."""
 
     round: int
-    kind: Kind
+    kind: Literal["reward", "vote"]
     value: str  # an integer, or the peer voted for
     state: State
     reason: str  # why it was refused, or how it was found to be accepted
@@ -95,29 +95,35 @@ class OutboxStore:
             mend = f"move it away; {LOCAL}"
             with translated(ChainError, f"the outbox {path} cannot be used", sqlite3.Error, mend=mend):
                 self._connection = stack.enter_context(contextlib.closing(connect(path)))
-                self._claim(owner or {})
+                known: dict[str, str] = dict(self._run("SELECT key, value FROM owner"))
+                for key, value in (owner or {}).items():
+                    if known.get(key, value) != value:
+                        raise ChainError(
+                            f"the outbox holds points of {key} {known[key]}, not of {value}; "
+                            "move it away or use another run folder"
+                        )
+                    self.note(key, value)
+                self._run("DELETE FROM owner WHERE key=?", PROBLEM)  # of an earlier process: it may be over
             self.close = stack.pop_all().close
 
     def add(self, iteration: int, round_number: int, reward: float, vote: str | None) -> None:
         """Count one iteration once, in the first later round if its own is sealed already."""
-        with self._transaction() as run:
-            values = iteration, round_number, reward, vote
-            run(f"INSERT OR IGNORE INTO iterations VALUES(?, max(?, {SEALED} + 1), ?, ?)", values)
+        insert = f"INSERT OR IGNORE INTO iterations VALUES(?, max(?, {SEALED} + 1), ?, ?)"
+        self._run(insert, iteration, round_number, reward, vote)
 
     def collecting(self) -> list[int]:
         """Rounds with points that are not sealed, oldest first."""
-        with self._transaction() as run:
-            rounds = run(f"SELECT DISTINCT round FROM iterations WHERE round > {SEALED} ORDER BY round")
-            return [number for (number,) in rounds]
+        rounds = self._run(f"SELECT DISTINCT round FROM iterations WHERE round > {SEALED} ORDER BY round")
+        return [number for (number,) in rounds]
 
     def seal(self, newest: int) -> None:
         """Turn the points of all rounds up to this one into submissions. From here on their values are fixed."""
-        with self._transaction() as run:
+        with self._turn, self._connection as connection:
             means = f"SELECT round, avg(reward) FROM iterations WHERE round > {SEALED} AND round <= ? GROUP BY round"
-            for number, mean in run(means, (newest,)).fetchall():
+            for number, mean in connection.execute(means, (newest,)).fetchall():
                 values = number, str(round(1000 * mean))  # an integer
-                run("INSERT INTO submissions(round, kind, value) VALUES(?, 'reward', ?)", values)
-                run(
+                connection.execute("INSERT INTO submissions(round, kind, value) VALUES(?, 'reward', ?)", values)
+                connection.execute(
                     "INSERT INTO submissions(round, kind, value) SELECT round, 'vote', vote FROM iterations "
                     "WHERE round=? AND vote IS NOT NULL GROUP BY vote ORDER BY count(*) DESC, vote LIMIT 1",
                     (number,),
@@ -125,43 +131,27 @@ class OutboxStore:
 
     def pending(self) -> list[Submission]:
         """Oldest round first, rewards before votes."""
-        with self._transaction() as run:
-            return [Submission(*row) for row in run(submissions("state='pending' ORDER BY round, kind"))]
+        return [Submission(*row) for row in self._run(f"{SUBMISSIONS} state='pending' ORDER BY round, kind")]
 
     def settle(self, submission: Submission, state: State, *, reason: str = "", tx_hash: str = "") -> None:
         """Accepted or refused, for good."""
-        with self._transaction() as run:
-            values = (state, reason, tx_hash, time.time(), submission.round, submission.kind)
-            run("UPDATE submissions SET state=?, reason=?, hash=?, at=? WHERE round=? AND kind=?", values)
+        update = "UPDATE submissions SET state=?, reason=?, hash=?, at=? WHERE round=? AND kind=?"
+        self._run(update, state, reason, tx_hash, time.time(), submission.round, submission.kind)
 
     def note(self, key: str, value: str) -> None:
         """Keep what other processes may want to read."""
-        with self._transaction() as run:
-            run("INSERT OR REPLACE INTO owner VALUES(?, ?)", (key, value))
+        self._run("INSERT OR REPLACE INTO owner VALUES(?, ?)", key, value)
 
-    def _claim(self, owner: Mapping[str, str]) -> None:
-        with self._transaction() as run:
-            known: dict[str, str] = dict(run("SELECT key, value FROM owner"))
-            for key, value in owner.items():
-                if known.get(key, value) != value:
-                    raise ChainError(
-                        f"the outbox holds points of {key} {known[key]}, not of {value}; "
-                        "move it away or use another run folder"
-                    )
-                run("INSERT OR IGNORE INTO owner VALUES(?, ?)", (key, value))
-            run("DELETE FROM owner WHERE key=?", (PROBLEM,))  # of an earlier process: it may be over
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Generator[Callable[..., sqlite3.Cursor]]:
+    def _run(self, query: str, *values: object) -> list[Any]:
         with self._turn, self._connection:
-            yield self._connection.execute
+            return self._connection.execute(query, values).fetchall()
 
 
 class ChainOutbox(Outbox):
     """The outbox of one peer on one contract. Raises ChainError when the file is another peer's or in use.
 
-    submit_after: seconds after its first points at which a round is submitted though it is still open; None: never.
-    round_seconds: how long rounds last, to notice that nobody opens them any more; None: not known.
+    submit_after: seconds after its first points at which a round is submitted though it is still open.
+    round_seconds: how long rounds last, to notice that nobody opens them any more.
     settle_seconds: for the points of an iteration that began before its round was over. every: between two looks.
     """
 
@@ -171,24 +161,23 @@ class ChainOutbox(Outbox):
         coordinator: "ContractCoordinator",
         peer: str,
         *,
-        submit_after: float | None = None,
-        round_seconds: float | None = None,
+        submit_after: float = math.inf,
+        round_seconds: float = math.inf,
         settle_seconds: float = 60.0,
         every: float = 1.0,
     ) -> None:
         self.path, self._coordinator, self._peer, self._every = path, coordinator, peer, every
         self._submit_after, self._round_seconds, self._settle_seconds = submit_after, round_seconds, settle_seconds
-        self._open_since = (-1, 0.0)  # the open round, and when this process first saw it, by time.monotonic()
+        self._open, self._open_since = -1, 0.0  # the open round, and when this process first saw it: time.monotonic()
         self._since: dict[tuple[int, bool], float] = {}  # the same by round being collected, and whether it is over
         self._newest = -1  # the latest round that training has added to
         self._adding = threading.Lock()
         self._unsaved: deque[tuple[int, int, float, str | None]] = deque(maxlen=1024)  # the oldest are dropped
-        self._problems: dict[Topic, str] = {}
+        self._problems: dict[str, str] = {}  # by topic
         self._pause = Backoff(0.5, 60.0)
-        self._wake, self._closing = threading.Event(), threading.Event()
-        self._until = float("inf")
+        self._wake = threading.Event()
+        self._until = math.inf  # less once this closes
         self._done = self._registered = False
-        self._died: BaseException | None = None
         chain, account = str(coordinator.client.chain_id), coordinator.account
         owner = {"chain": chain, "contract": coordinator.contract, "account": account, "peer": peer}
         self._store = OutboxStore(path, owner)
@@ -200,8 +189,8 @@ class ChainOutbox(Outbox):
 
         Takes no longer than a write to the file; while the file cannot be written, points wait in memory.
         """
-        if self._died is not None:
-            raise ChainError(f"the outbox broke down ({self._died!r})") from self._died
+        if self._until == math.inf and not self._thread.is_alive():  # a bug: training must not go on uncounted
+            raise ChainError("the outbox broke down; what this process wrote to stderr says how")
         with self._adding:
             self._unsaved.append((iteration, round_number, reward, None if vote == self._peer else vote))
             self._newest = max(self._newest, round_number)
@@ -214,7 +203,6 @@ class ChainOutbox(Outbox):
         What is left is sent after the next start. A try under way may outlast this by some seconds.
         """
         self._until = min(self._until, time.monotonic() + seconds)
-        self._closing.set()
         self._wake.set()
         self._thread.join(max(0.0, self._until - time.monotonic()) + 1.0)
         if self._thread.is_alive():
@@ -231,7 +219,7 @@ class ChainOutbox(Outbox):
         except sqlite3.Error as error:
             self._report("file", f"{self.path} cannot be written ({error})")
 
-    def _report(self, topic: Topic, problem: str) -> None:
+    def _report(self, topic: Literal["chain", "file", "standstill"], problem: str) -> None:
         """Log and publish a problem that is new or has changed; an empty one is over."""
         if self._problems.get(topic, "") == problem:
             return
@@ -244,22 +232,17 @@ class ChainOutbox(Outbox):
             self._store.note(PROBLEM, "; ".join(dict.fromkeys(filter(None, self._problems.values()))))
 
     def _work(self) -> None:
-        try:
-            while not self._closing.is_set():
+        while self._until == math.inf or (time.monotonic() < self._until and self._is_left()):
+            if not self._pause.left:
                 self._poll()
-                self._wake.wait(self._every)
-                self._wake.clear()
-            while time.monotonic() < self._until and (self._store.pending() or self._store.collecting()):
-                self._poll()
-                time.sleep(min(0.1, max(0.0, self._until - time.monotonic())))
-            self._done = not (self._store.pending() or self._store.collecting() or self._unsaved)
-        except BaseException as error:  # a bug: raised by the next `add`, or training would go on uncounted
-            self._died = error
-            raise
+            self._wake.wait(self._every if self._until == math.inf else 0.1)
+            self._wake.clear()
+        self._done = not self._is_left()
+
+    def _is_left(self) -> bool:
+        return bool(self._unsaved or self._store.pending() or self._store.collecting())
 
     def _poll(self) -> None:
-        if self._pause.left:
-            return
         try:
             with self._adding:
                 self._save()
@@ -274,55 +257,45 @@ class ChainOutbox(Outbox):
         self._pause.failed()
 
     def _seal(self) -> None:
-        if collecting := self._store.collecting():
-            current, now = self._coordinator.current_round(), time.monotonic()
-            self._notice_standstill(current, now)
-            if ready := [number for number in collecting if self._is_ready(number, current, now)]:
-                self._store.seal(ready[-1])
-                self._since = {key: at for key, at in self._since.items() if key[0] > ready[-1]}
-
-    def _notice_standstill(self, current: int, now: float) -> None:
-        number, since = self._open_since
-        if number != current:
-            self._open_since = (current, now)
+        if not (collecting := self._store.collecting()):
+            return
+        current, now = self._coordinator.current_round(), time.monotonic()
+        if self._open != current:
+            self._open, self._open_since = current, now
             self._report("standstill", "")
-        elif self._round_seconds is not None and now - since > 3 * self._round_seconds:
+        elif now - self._open_since > 3 * self._round_seconds:
             self._report(
                 "standstill",
                 f"round {current} stays open, though rounds last {self._round_seconds:g} s: nobody opens the next one. "
                 "Training goes on in this one, and later points wait",
             )
-
-    def _is_ready(self, number: int, current: int, now: float) -> bool:
-        over = number < current
-        lasted = now - self._since.setdefault((number, over), now)
-        if number > current or self._closing.is_set():
-            return number <= current
-        if over:
-            return self._newest > number or lasted >= self._settle_seconds
-        return self._submit_after is not None and lasted >= self._submit_after
+        ready = -1
+        for number in (number for number in collecting if number <= current):
+            over = number < current
+            lasted = now - self._since.setdefault((number, over), now)
+            is_late = lasted >= (self._settle_seconds if over else self._submit_after)
+            if is_late or (over and self._newest > number) or self._until < math.inf:
+                ready = number
+        if ready >= 0:
+            self._store.seal(ready)
+            self._since = {key: at for key, at in self._since.items() if key[0] > ready}
 
     def _deliver(self) -> bool:
-        """Try what is sealed, oldest first, while there is time. Is none of it left? Raises sqlite3.Error."""
-        problem, fine = "", True
-        pending = self._store.pending()
+        """Try what is sealed, oldest first, while there is time. Has nothing failed? Raises sqlite3.Error."""
+        problem, fine, pending = "", True, self._store.pending()
         for submission in pending:
             if time.monotonic() >= self._until:
                 return fine
             try:
-                reason = self._submit(submission)
+                problem = self._submit(submission) or problem
                 self._pause.succeeded()
             except ChainError as error:
-                fine, reason = False, str(error)
-                if isinstance(error, UnknownOutcomeError) and self._pause.failures + 1 < PATIENCE:
-                    break
+                is_new = isinstance(error, UnknownOutcomeError) and self._pause.failures + 1 < PATIENCE
+                fine, problem = False, problem or ("" if is_new else str(error))
                 if isinstance(error, BLOCKING):
-                    self._report("chain", reason)
                     break
-            if problem := problem or reason:
-                self._report("chain", problem)
-        if pending and fine and not problem:
-            self._report("chain", "")
+        if problem or (pending and fine):
+            self._report("chain", problem)
         return fine
 
     def _submit(self, submission: Submission) -> str:
@@ -331,12 +304,11 @@ class ChainOutbox(Outbox):
             self._coordinator.register(self._peer)
             self._registered = True
         number, value = submission.round, submission.value
-        if submission.kind == "reward":
-            name, arguments = "submitReward", (number, STAGE, int(value))
-        else:
-            name, arguments = "submitWinners", (number, [value])
+        rewarded = submission.kind == "reward"
+        name, arguments = ("submitReward", [STAGE, int(value)]) if rewarded else ("submitWinners", [[value]])
         try:
-            receipt = self._coordinator.send(name, *arguments, self._peer, seconds=TRY_SECONDS)
+            receipt = self._coordinator.send(name, number, *arguments, self._peer, seconds=TRY_SECONDS)
+            self._store.settle(submission, "accepted", tx_hash=receipt["transactionHash"].to_0x_hex())
         except ContractError as error:
             if error.name in (REWARDED, VOTED):  # the peer is this account's: an earlier process was not answered
                 self._store.settle(submission, "accepted", reason="found on the chain")
@@ -346,13 +318,7 @@ class ChainOutbox(Outbox):
             else:
                 self._registered = error.name != NOT_REGISTERED
                 raise
-        else:
-            self._store.settle(submission, "accepted", tx_hash=receipt["transactionHash"].to_0x_hex())
         return ""
-
-
-def submissions(where: str) -> str:
-    return f"SELECT round, kind, value, state, reason, hash, at FROM submissions WHERE {where}"
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
@@ -379,7 +345,7 @@ def read_status(path: Path) -> OutboxStatus:
         reasons: dict[str, int] = dict(run(count))
         (collecting,) = run(f"SELECT count(DISTINCT round) FROM iterations WHERE round > {SEALED}").fetchone()
         problem: Any = run("SELECT value FROM owner WHERE key=?", (PROBLEM,)).fetchone()
-        last: Any = run(submissions("state IN ('accepted', 'refused') ORDER BY round DESC, kind LIMIT 1")).fetchone()
+        last: Any = run(f"{SUBMISSIONS} state <> 'pending' ORDER BY round DESC, kind LIMIT 1").fetchone()
     pending, accepted, refused = (states.get(state, 0) for state in ("pending", "accepted", "refused"))
     newest = Submission(*last) if last else None
     return OutboxStatus(collecting, pending, accepted, refused, reasons, newest, problem[0] if problem else "")

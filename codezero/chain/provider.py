@@ -19,7 +19,7 @@ from web3.providers.base import JSONBaseProvider
 from web3.types import RPCEndpoint, RPCResponse
 
 from codezero.chain.bounded_http import post, shown
-from codezero.chain.errors import ChainUnreachableError, ContractError, RpcError, WrongChainError, refusal
+from codezero.chain.errors import HOPELESS, ChainUnreachableError, ContractError, RpcError, WrongChainError, refusal
 from codezero.errors import ChainError, ConfigError, UnreachableError, translated
 from codezero.system.files import UNDECODABLE, Address, Hash, Quantity
 from codezero.system.http_client import check_url
@@ -28,10 +28,6 @@ from codezero.system.signals import backoff
 SECONDS = 10.0
 PASSES = 4  # how often a request goes round all endpoints before it counts as unanswered, while there is time
 PAUSE = 0.1  # seconds after the first pass; see `backoff`
-FINAL = frozenset({-32600, -32601, -32602, -32700})  # JSON-RPC: no such method or parameters; another try is no help
-FIRST_SPAN, LARGEST_SPAN = 1000, 100_000  # blocks whose events are requested at once at first, and at most
-WIDER = 100  # ranges granted in a row, after which a larger one is tried: it may have been refused for its events
-GOAL = 500  # events in one answer above which the next range does not grow
 # Return and event data: at most 64 KiB, so that nested pointers in it cannot be decoded into gigabytes.
 Bytes = Annotated[str, Meta(pattern=r"^0x([0-9a-fA-F]{2})*\Z", max_length=2 * (64 << 10) + 2)]
 # (multiaddress of a node, JSON-RPC request, seconds) -> what its chain answers. Raises UnreachableError.
@@ -129,14 +125,20 @@ class BoundedProvider(JSONBaseProvider):
                 try:
                     result = self._request(url, method, params, time.monotonic() + share)
                 except (ChainUnreachableError, WrongChainError, RpcError) as error:
-                    if isinstance(error, RpcError) and error.code in FINAL:
+                    if isinstance(error, RpcError) and error.code in HOPELESS:
                         raise
                     self._proven.discard(url)
                     errors.append(error)
                 else:
                     self._urls = sorted(self._urls, key=lambda other: other != url)
                     return {"jsonrpc": "2.0", "id": 0, "result": result}
-        raise _summary(errors)
+        if errors and all(isinstance(error, RpcError) for error in errors):
+            raise errors[-1]
+        # the same words each time, so that a log can tell a change from a repetition
+        text = "; ".join(dict.fromkeys(map(str, errors))) or "no endpoint was reached in time"
+        if errors and all(isinstance(error, WrongChainError) for error in errors):
+            raise WrongChainError(text)
+        raise ChainUnreachableError(f"the chain cannot be reached: {text}")
 
     def _request(self, url: str, method: str, params: Any, until: float) -> Any:
         if url not in self._proven:
@@ -168,27 +170,6 @@ class BoundedProvider(JSONBaseProvider):
             return msgspec.to_builtins(msgspec.json.decode(answer.result, type=RESULTS.get(method, Any)))
 
 
-class LogSpan:
-    """The number of blocks whose events are requested at once: as many as were granted, and fewer than were refused."""
-
-    def __init__(self) -> None:
-        self.size, self._refused, self._row = FIRST_SPAN, LARGEST_SPAN + 1, 0
-        self._granted: int = 0
-
-    def grant(self, blocks: int, events: int) -> None:
-        """Grow; what is requested at the end of the chain is smaller, and says nothing."""
-        if blocks == self.size:
-            self._row, self._granted = (self._row + 1) % WIDER, blocks
-            self._refused = self._refused if self._row else min(2 * self._refused, LARGEST_SPAN + 1)
-            if events < GOAL and self._refused - blocks > blocks // 8:  # else it is close enough
-                self.size = min(2 * blocks, (blocks + self._refused) // 2)
-
-    def refuse(self, blocks: int) -> None:
-        self._row, self._refused = 0, min(blocks, self._refused)
-        self._granted = self._granted if self._granted < blocks else 0
-        self.size = min(self.size, self._granted or max(1, blocks // 4))
-
-
 class ChainClient(Web3):
     """plain_http: allow http to other machines than this one. since: the first block whose events are requested."""
 
@@ -203,7 +184,7 @@ class ChainClient(Web3):
         since: int = 0,
     ) -> None:
         super().__init__(BoundedProvider(urls, chain_id, seconds, plain_http, ask), middleware=[])
-        self.urls, self.chain_id, self.since, self.log_span = list(urls), chain_id, since, LogSpan()
+        self.urls, self.chain_id, self.since = list(urls), chain_id, since
         # The contract holds strangers' text, which need not be UTF-8: one bad name must not hide a whole leaderboard.
         registry = default_registry.copy()
         registry.unregister_decoder("string")
@@ -214,12 +195,3 @@ class ChainClient(Web3):
 def is_node(url: str) -> bool:
     """Is it the multiaddress of a node, through which its chain is reached?"""
     return url.startswith("/")
-
-
-def _summary(errors: Sequence[ChainError]) -> ChainError:
-    """One error for all endpoints; the same words each time, so that a log can tell a change from a repetition."""
-    if errors and all(isinstance(error, RpcError) for error in errors):
-        return errors[-1]
-    text = "; ".join(dict.fromkeys(map(str, errors))) or "no endpoint was reached in time"
-    wrong = bool(errors) and all(isinstance(error, WrongChainError) for error in errors)
-    return WrongChainError(text) if wrong else ChainUnreachableError(f"the chain cannot be reached: {text}")

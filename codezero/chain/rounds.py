@@ -20,13 +20,13 @@ ROUND_SECONDS = 2.0  # between two readings of the open round
 
 
 class Repeating:
-    """Calls `job` every `seconds` in a thread, with `once` only until it succeeds.
+    """Calls `job` every `seconds` in a thread.
 
     A ChainError is a warning when its text is new; anything else is a bug and ends the thread.
     """
 
-    def __init__(self, name: str, job: Callable[[], object], seconds: float, *, once: bool = False) -> None:
-        self._name, self._job, self._seconds, self._once = name, job, seconds, once
+    def __init__(self, name: str, job: Callable[[], object], seconds: float) -> None:
+        self._name, self._job, self._seconds = name, job, seconds
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -37,20 +37,16 @@ class Repeating:
         self._thread.join(seconds)
 
     def _work(self) -> None:
-        reported = ""
-        while True:
+        reported, is_over = "", False
+        while not is_over:
             try:
                 self._job()
+                reported = ""
             except ChainError as error:
                 if str(error) != reported:
                     reported = str(error)
                     logger.warning("%s: %s", self._name, error)
-            else:
-                if self._once:
-                    return
-                reported = ""
-            if self._closing.wait(self._seconds):
-                return
+            is_over = self._closing.wait(self._seconds)
 
 
 class RoundWatch:

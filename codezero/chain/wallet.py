@@ -37,6 +37,7 @@ from codezero.system.http_client import check_url
 
 WORK = 1 << 18  # scrypt's n for a passphrase that a person chose: some 0.6 s and 256 MiB for each guess
 LIGHT_WORK = 1 << 12  # scrypt's n for 256 random bits, which no work factor could make harder to guess
+MALFORMED = RLPException, BadSignature, ValidationError, ValueError, TypeError  # raised by eth-account
 MAX_SIGNED = 256 << 10  # bytes of a signer's answer; the largest transaction is a deployment
 
 
@@ -165,41 +166,30 @@ class RemoteWallet:
                 f"the signer signs for {answer.address}, not for {self.address}; log in with that account"
             )
         signed, wanted = HexBytes(answer.raw), {**fields, "to": HexBytes(fields.get("to", b""))}  # in any spelling
-        try:
+        other = "the signer signed something else than was requested; nothing was sent"
+        with translated(WalletError, other, *MALFORMED, reason=False):
             same = TypedTransaction.from_bytes(signed).hash() == TypedTransaction.from_dict(wanted).hash()
-            faithful = same and Account.recover_transaction(signed) == self.address
-        except (RLPException, BadSignature, ValidationError, ValueError, TypeError):  # of eth-account
-            faithful = False
-        if not faithful:
-            raise WalletError("the signer signed something else than was requested; nothing was sent")
+            if not same or Account.recover_transaction(signed) != self.address:
+                raise ValueError
         return bytes(signed)
 
 
 Wallet = KeystoreWallet | RemoteWallet
 
 
-class EphemeralAccount:
-    """The account that a node makes for itself before anybody owns it, as the login takes it over.
+def ephemeral_key(path: Path) -> bytes | None:
+    """[32] bytes of the account that a node has made for itself in a keystore; None: there is none, or one with a
+    passphrase of somebody's own. Raises WalletError over files that are none."""
+    secret = passphrase_beside(path)
+    exists = path.exists() and secret.exists()
+    return KeystoreWallet.open(path, read_passphrase(secret)).key() if exists else None
 
-    path: of the keystore; its passphrase is beside it. Raises WalletError over files that are none.
-    """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def adopt(self) -> bytes | None:
-        """[32] bytes; nothing changes yet. None: there is none, or one with a passphrase of somebody's own."""
-        secret = passphrase_beside(self._path)
-        exists = self._path.exists() and secret.exists()
-        return KeystoreWallet.open(self._path, read_passphrase(secret)).key() if exists else None
-
-    def adopted(self) -> None:
-        """Its key is safe elsewhere: nothing here opens it any more. The passphrase goes first."""
-        try:
-            for path in (passphrase_beside(self._path), self._path):
-                path.unlink(missing_ok=True)
-        except OSError as error:
-            raise WalletError(f"{error.filename} cannot be deleted: {error.strerror}") from error
+def forget_ephemeral(path: Path) -> None:
+    """Delete such a keystore, whose key is safe elsewhere; the passphrase goes first. Raises WalletError."""
+    for file in (passphrase_beside(path), path):
+        with translated(WalletError, f"{file} cannot be deleted", OSError):
+            file.unlink(missing_ok=True)
 
 
 def passphrase_beside(path: Path) -> Path:

@@ -86,17 +86,12 @@ def _bare(text: str, entry: str) -> str | None:
             break
         code = _complete(text[start.start() : start.start() + MAX_BYTES])
         end = max(start.end(), start.start() + len(code))
-        added = _answers(code, entry)
-        last = last if added is None else _without_last_words(code) + added
+        if (added := _answers(code, entry)) is not None:
+            body = parse_quietly(code).body
+            while isinstance(body[-1], ast.Expr) and not isinstance(body[-1].value, ast.Call):
+                body.pop()  # `Note` and `[DONE]` can be parsed as well
+            last = "\n".join(code.split("\n")[: body[-1].end_lineno]) + added
     return last
-
-
-def _without_last_words(code: str) -> str:
-    """`Note` and `[DONE]` can be parsed as well."""
-    body = parse_quietly(code).body
-    while isinstance(last := body[-1], ast.Expr) and not isinstance(last.value, ast.Call):
-        body.pop()
-    return "\n".join(code.split("\n")[: last.end_lineno])
 
 
 def _complete(code: str) -> str:

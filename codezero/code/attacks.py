@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from codezero.code.assertions import names_left_open_by, names_used_by
+from codezero.code.dead_code import inner_blocks
 from codezero.code.entry_point import is_rebound
 from codezero.code.parsing import (
     BUILTINS,
@@ -58,9 +59,6 @@ _FRAMES = frozenset((
     "f_back", "f_globals", "f_locals", "f_builtins", "tb_frame", "gi_frame", "_getframe", "_current_frames",
     "__globals__", "__builtins__", "__subclasses__", "__code__", "__closure__", "settrace", "setprofile",
 ))  # fmt: skip
-_EQUAL_TO_ALL = frozenset(("ANY", "MagicMock", "Mock", "approx"))
-_ENDINGS = frozenset(("_exit", "abort", "kill"))
-_STREAMS = frozenset(("stdin", "stdout", "stderr"))  # a program may wrap its own
 _CHANGES = frozenset(("update", "setdefault", "pop", "clear", "__setitem__", "__delitem__"))
 
 
@@ -108,7 +106,7 @@ def seizes(nodes: Sequence[ast.AST], *, program: bool) -> str:
             case ast.Constant(value=str(name)) if name in _FRAMES and name[0] in "_fgt" and "_" in name:
                 return f"looks into {name}"
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name) if examiners:
-                if name in _EQUAL_TO_ALL:
+                if name in ("ANY", "MagicMock", "Mock", "approx"):
                     return f"returns {name}, equal to everything"
             case _:
                 pass
@@ -120,7 +118,8 @@ def _overwritten(node: ast.AST, modules: set[str], program: bool) -> str:
     stores = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
     match node:
         case ast.Attribute(value=ast.Name(id=owner), attr=name) if stores and owner in modules:
-            return "" if program and name in _STREAMS else f"{owner}.{name}"
+            wraps = program and name in ("stdin", "stdout", "stderr")  # a program may wrap its own
+            return "" if wraps else f"{owner}.{name}"
         case ast.Subscript(value=owner) if stores and _is_namespace(owner, modules):
             return "a namespace"
         case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _CHANGES:
@@ -147,7 +146,7 @@ def _ends(node: ast.AST, modules: set[str]) -> bool:
         return "SystemExit" in (dotted(node.exc), called(node.exc))
     owner, _, name = dotted(node).rpartition(".")
     leaves = called(node) in ("exit", "quit", "_exit") or (called(node) == "sys.exit" and "sys" in modules)
-    return leaves or (owner in modules and name in _ENDINGS)
+    return leaves or (owner in modules and name in ("_exit", "abort", "kill"))
 
 
 def _refusal(node: ast.AST) -> ast.Call | None:
@@ -361,10 +360,8 @@ def _returns(block: list[ast.stmt], comparer: "_Comparer", guarded: bool) -> Ite
             continue
         tests = (node.test for node in ast.walk(statement) if isinstance(node, ast.If | ast.While | ast.Assert))
         guarded = guarded or any(map(comparer.real, tests))
-        for field in ("body", "orelse", "finalbody"):
-            yield from _returns(getattr(statement, field, []), comparer, guarded)
-        for handler in getattr(statement, "handlers", ()):
-            yield from _returns(handler.body, comparer, guarded)
+        for _, _, inner in inner_blocks(statement):
+            yield from _returns(inner, comparer, guarded)
 
 
 class _Comparer:

@@ -46,31 +46,41 @@ def canonical(source: str, entry: str, *, parameters: Sequence[str] | None = Non
     `parameters`: names the question gives the entry point's parameters. Raises SyntaxError, ValueError, RecursionError
     or MemoryError; for untrusted source go through `worker.py`."""
     tree = parsing.parse_quietly(source)
-    reduce(tree, entry, parameters=parameters)
+    clean(tree, entry)
+    respell(tree, entry, parameters=parameters)
     return spell(tree)
 
 
-def reduce(tree: ast.Module, entry: str, *, parameters: Sequence[str] | None, helpers: Collection[str] = ()) -> None:
-    """Leaves of `tree` what matters, under its new names; changes it in place. `helpers`: what tests call beside the
-    entry point (`f(Pair(1, 2))`); where the program defines it, it stays and keeps a plain name."""
-    clean(tree, entry, helpers)
-    respell(tree, entry, parameters=parameters, helpers=helpers)
-
-
 def clean(tree: ast.Module, entry: str, helpers: Collection[str] = ()) -> None:
-    """The first half of `reduce`: takes out what does nothing. Nodes that stay are those that were parsed."""
+    """Take out what does nothing, and definitions, imports and constants that neither the tests nor a statement with an
+    effect reach. Nodes that stay are those that were parsed. `helpers`: what tests call beside the entry point
+    (`f(Pair(1, 2))`); where the program defines it, it stays and keeps a plain name."""
     _Undress(tree).visit(tree)
     rename(tree, entry, None, helpers)  # no local shares its name with a helper: what follows goes by name
     while _sweep(tree):
         _Undress(tree).visit(tree)  # what was emptied may now be gone altogether
-    _keep_reachable(tree, entry, helpers)
+    statements = tree.body
+    if entry:  # a module whose function is called, not a program that runs
+        statements = [node for node in statements if not _is_demonstration(node, entry)]
+        statements = [node for at, node in enumerate(statements) if not _is_overwritten(statements, at)]
+    waiting = [(node, defined_names(node)) for node in statements]
+    wanted, kept = {entry, *helpers}, set[ast.stmt]()
+    while fresh := {node for node, defines in waiting if defines is None or defines & wanted} - kept:
+        kept |= fresh
+        wanted |= names_loaded(*fresh) | declared(*fresh)
+    tree.body = [node for node in statements if node in kept]
 
 
-def respell(tree: ast.Module, entry: str, *, parameters: Sequence[str] | None, helpers: Collection[str]) -> None:
-    """The second half: what `clean` left, under its new names."""
-    for node in list(ast.walk(tree)):
-        if isinstance(node, FunctionNode):
-            _inline_result(node)
+def respell(tree: ast.Module, entry: str, *, parameters: Sequence[str] | None, helpers: Collection[str] = ()) -> None:
+    """Give what `clean` left its new names."""
+    for function in [node for node in ast.walk(tree) if isinstance(node, FunctionNode)]:
+        match function.body[-2:]:  # `result = E; return result` at its end is `return E`
+            case [ast.Assign(targets=[ast.Name(id=name)], value=value), ast.Return(value=ast.Name(id=returned))]:
+                mentions = sum(isinstance(node, ast.Name) and node.id == name for node in ast.walk(function))
+                if name == returned and mentions == 2 and name not in declared(function):
+                    function.body[-2:] = [ast.Return(value)]
+            case _:
+                pass
     rename(tree, entry, parameters, helpers)
     _plain_names(tree, {entry, *(parameters or ())})
 
@@ -86,7 +96,7 @@ def _sweep(tree: ast.Module) -> bool:
 
 
 def spell(tree: ast.Module) -> str:
-    """The text of a tree that `reduce` left; the tree is of no use afterwards."""
+    """The text of a tree that `respell` left; the tree is of no use afterwards."""
     return ast.unparse(_Spell().visit(ast.fix_missing_locations(tree)))
 
 
@@ -158,31 +168,6 @@ class _Undress(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         return ast.Constant(MASK) if id(node) in self._built else self.generic_visit(node)
-
-
-def _inline_result(function: FunctionNode) -> None:
-    """`result = E; return result` as its last two statements is `return E`."""
-    match function.body[-2:]:
-        case [ast.Assign(targets=[ast.Name(id=name)], value=value), ast.Return(value=ast.Name(id=returned))]:
-            mentions = sum(isinstance(node, ast.Name) and node.id == name for node in ast.walk(function))
-            if name == returned and mentions == 2 and name not in declared(function):
-                function.body[-2:] = [ast.Return(value)]
-        case _:
-            pass
-
-
-def _keep_reachable(tree: ast.Module, entry: str, helpers: Collection[str]) -> None:
-    """Drop definitions, imports and constants that no function tests call and no statement with an effect uses."""
-    statements = tree.body
-    if entry:  # a module whose function is called, not a program that runs
-        statements = [node for node in statements if not _is_demonstration(node, entry)]
-        statements = [node for at, node in enumerate(statements) if not _is_overwritten(statements, at)]
-    waiting = [(node, defined_names(node)) for node in statements]
-    wanted, kept = {entry, *helpers}, set[ast.stmt]()
-    while fresh := {node for node, defines in waiting if defines is None or defines & wanted} - kept:
-        kept |= fresh
-        wanted |= names_loaded(*fresh) | declared(*fresh)
-    tree.body = [node for node in statements if node in kept]
 
 
 _SHOWING = frozenset(("print", "str", "repr", "len", "list", "tuple", "set", "sorted", "sum", "min", "max"))
@@ -266,13 +251,10 @@ def _plain_names(tree: ast.Module, kept: set[str]) -> None:
     fields = [(node, field, getattr(node, field, None)) for node in nodes for field in ("id", "attr", "arg", "name")]
     places = [(node, field, name) for node, field, name in fields if isinstance(name, str)]
     used = {name for _, _, name in places}
-    loud = dict.fromkeys(name for _, _, name in places if _speaks(name))
-    loud = [name for name in loud if name not in kept | names_imported(tree) | declared(tree)]
+    kept = kept | names_imported(tree) | declared(tree) | BUILTINS
+    candidates = (name for name in dict.fromkeys(name for _, _, name in places) if "_" in name and name not in kept)
+    loud = [name for name in candidates if not name.startswith("__") and _suspicious(name.replace("_", " "))]
     fresh = (name for name in map("name{}".format, range(len(used) + len(loud) + 1)) if name not in used)
     given = dict(zip(loud, fresh, strict=False))
     for node, field, name in places:
         setattr(node, field, given.get(name, name))
-
-
-def _speaks(name: str) -> bool:
-    return "_" in name and name not in BUILTINS and not name.startswith("__") and _suspicious(name.replace("_", " "))

@@ -17,7 +17,6 @@ _TRIVIAL = frozenset((
     "'0'", "'1'", "'2'", "'-1'",
 ))  # fmt: skip
 _TRIVIAL_WORDS = frozenset(("yes", "no", "true", "false", "possible", "impossible", "0", "1", "2", "-1", ""))
-_ORDERINGS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _PART_OF_A_RULE = (ast.BinOp, ast.Slice, ast.UnaryOp, ast.FormattedValue, ast.JoinedStr)
 _TOKEN = re.compile(r"-?\d+(?:\.\d+)?|[^\W\d_]+")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")  # one message in a list is still a message
@@ -190,7 +189,7 @@ def _holds_data(parent: ast.AST) -> bool:
         case ast.Subscript(ctx=context):
             return isinstance(context, ast.Store)  # `table[3] = 9`
         case ast.Compare(ops=ops):
-            return not any(isinstance(op, _ORDERINGS) for op in ops)
+            return not any(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in ops)
         case ast.Expr():
             return False
         case _:

@@ -22,7 +22,6 @@ from codezero.code.parsing import (
     truth,
 )
 
-_FIELDS = ("body", "orelse", "finalbody")
 _EXITS = ("exit", "quit", "sys.exit", "sys._exit", "os.exit", "os._exit")
 _PRESENT = (
     ast.Yield, ast.YieldFrom, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom,
@@ -32,7 +31,7 @@ _PRESENT = (
 
 def blocks(node: ast.AST) -> Iterator[tuple[str, list[ast.stmt]]]:
     """The blocks directly inside a statement or handler, with the field each stands in."""
-    for field in _FIELDS:
+    for field in ("body", "orelse", "finalbody"):
         block = getattr(node, field, None)
         if isinstance(block, list):
             yield field, cast("list[ast.stmt]", block)
@@ -132,7 +131,7 @@ class _Sweep:
     def _survey(self, block: list[ast.stmt], bound: set[str]) -> None:
         """`bound`: names that surely have a value at its start; grows by what surely gets one in it."""
         for statement in block:
-            for _, _, inner in _inner(statement):
+            for _, _, inner in inner_blocks(statement):
                 self._survey(inner, set(bound))
             if self._is_spare(statement, bound):
                 self.spare[id(statement)] = statement
@@ -141,7 +140,7 @@ class _Sweep:
 
     def block(self, block: list[ast.stmt], owner: ast.AST, field: str) -> list[ast.stmt]:
         for statement in block:
-            for part, name, inner in _inner(statement):
+            for part, name, inner in inner_blocks(statement):
                 setattr(part, name, self.block(inner, part, name))
         return live([statement for statement in block if id(statement) not in self.spare], owner, field)
 
@@ -199,7 +198,7 @@ def _is_idle(statement: ast.stmt) -> bool:
     return isinstance(value, ast.Name) and names(*plain_targets(statement)) == {value.id}
 
 
-def _inner(statement: ast.stmt) -> Iterator[tuple[ast.AST, str, list[ast.stmt]]]:
+def inner_blocks(statement: ast.stmt) -> Iterator[tuple[ast.AST, str, list[ast.stmt]]]:
     """Every block directly inside a statement that runs in the same frame: its owner, its field, itself."""
     if not isinstance(statement, FunctionNode | ast.ClassDef):
         for part in (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):

@@ -39,9 +39,13 @@ def parse_quietly(source: str) -> ast.Module:
 
 def parse(source: str) -> tuple[ast.Module | None, str]:
     """The syntax tree, or None and the reason in a few words."""
-    oversize = _oversize(source)
-    if oversize:
-        return None, oversize
+    if len(source) > MAX_BYTES or len(source.encode("utf-8", "replace")) > MAX_BYTES:
+        return None, f"longer than {MAX_BYTES // 1024} KiB"
+    lines = source.splitlines()
+    if len(lines) > MAX_LINES:
+        return None, f"more than {MAX_LINES} lines"
+    if any(len(line) > MAX_LINE_LENGTH for line in lines):
+        return None, f"a line longer than {MAX_LINE_LENGTH} characters"
     try:
         tree = parse_quietly(source)
     except SyntaxError as error:
@@ -51,16 +55,6 @@ def parse(source: str) -> tuple[ast.Module | None, str]:
     if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
         return None, f"more than {MAX_NODES} syntax nodes"
     return tree, ""
-
-
-def _oversize(source: str) -> str:
-    if len(source) > MAX_BYTES or len(source.encode("utf-8", "replace")) > MAX_BYTES:
-        return f"longer than {MAX_BYTES // 1024} KiB"
-    lines = source.splitlines()
-    if len(lines) > MAX_LINES:
-        return f"more than {MAX_LINES} lines"
-    long = any(len(line) > MAX_LINE_LENGTH for line in lines)
-    return f"a line longer than {MAX_LINE_LENGTH} characters" if long else ""
 
 
 # what moves a terminal's cursor, and fillers and separators that no category gives away
@@ -110,6 +104,13 @@ def names(*nodes: ast.AST, context: tuple[type[ast.expr_context], ...] = (ast.ex
 
 names_loaded = partial(names, context=(ast.Load,))
 names_bound = partial(names, context=(ast.Store, ast.Del))
+
+
+def names_given(tree: ast.AST) -> set[str]:
+    """Every name that something in the tree assigns, defines or takes as a parameter."""
+    nodes = list(ast.walk(tree))
+    defined = {node.name for node in nodes if isinstance(node, FunctionNode | ast.ClassDef)}
+    return defined | names_bound(tree) | {node.arg for node in nodes if isinstance(node, ast.arg)}
 
 
 def names_imported(*nodes: ast.AST) -> set[str]:

@@ -13,7 +13,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from codezero.code.attacks import attacks, dunders, reaches
 from codezero.code.canonical import MASK, clean, respell, spell, stated_parameters
 from codezero.code.copied_answers import find_copied
 from codezero.code.dead_code import plain_targets
-from codezero.code.parsing import MAX_BYTES, FunctionNode, called, hidden_characters, names_loaded, parse
+from codezero.code.parsing import MAX_BYTES, FunctionNode, called, hidden_characters, names, names_loaded, parse
 
 Spans = tuple[tuple[int, int], ...]  # [start, end) of characters in the attempt's text, in order, apart from each other
 _OPENING, _CLOSING = "```python\n", "\n```"
@@ -45,8 +45,10 @@ def program_spans(text: str, code: str, nodes: Sequence[ast.AST], kept: ast.Modu
     for node in nodes:
         if (span := _span(node, code, lines)) is not None:
             relevant[slice(*span)] = bytes([node in survivors]) * (span[1] - span[0])
-    for first, last in _comments(code, lines):
-        relevant[first:last] = bytes(last - first)
+    for token in tokenize.generate_tokens(io.StringIO(code).readline) if "#" in code else ():
+        if token.type == tokenize.COMMENT:
+            first = lines[token.start[0] - 1] + token.start[1]
+            relevant[first : first + len(token.string)] = bytes(len(token.string))
     spans = [(start + first, start + last) for first, last in (run.span() for run in re.finditer(b"\1+", relevant))]
     before, end = text[:start].endswith(_OPENING), start + len(code)
     opening = [(start - len(_OPENING), start)] if before else []
@@ -64,7 +66,7 @@ def _survivors(kept: ast.Module, mask: str) -> Collection[ast.AST]:
             case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
                 unused = [alias for alias in aliases if (alias.asname or alias.name).split(".")[0] not in loaded]
                 idle.update(unused if len(unused) < len(aliases) else [node, *unused])
-            case ast.Assign() if (targets := plain_targets(node)) and not loaded.intersection(map(_name, targets)):
+            case ast.Assign() if (targets := plain_targets(node)) and not loaded & names(*targets):
                 idle.update(ast.walk(node))
             case ast.Expr(value=value) if called(value) == "print":
                 idle.update(ast.walk(node))
@@ -75,10 +77,6 @@ def _survivors(kept: ast.Module, mask: str) -> Collection[ast.AST]:
             case _:
                 pass
     return survivors - idle
-
-
-def _name(target: ast.expr) -> str:
-    return target.id if isinstance(target, ast.Name) else ""
 
 
 def _span(node: ast.AST, code: str, lines: Sequence[int]) -> tuple[int, int] | None:
@@ -96,15 +94,6 @@ def _character(code: str, lines: Sequence[int], line: int, column: int) -> int:
     start = lines[line - 1]
     text = code[start : start + column]
     return start + (column if text.isascii() else len(code[start:].encode()[:column].decode("utf-8", "ignore")))
-
-
-def _comments(code: str, lines: Sequence[int]) -> Iterator[tuple[int, int]]:
-    if "#" not in code:
-        return
-    for token in tokenize.generate_tokens(io.StringIO(code).readline):
-        if token.type == tokenize.COMMENT:
-            start = lines[token.start[0] - 1] + token.start[1]
-            yield start, start + len(token.string)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +177,15 @@ def _inspect(tree: ast.Module, code: str, request: StaticRequest, read: StaticRe
     clean(tree, entry, helpers)
     spans = program_spans(request.completion_text, code, nodes, tree, MASK)
     respell(tree, entry, parameters=stated, helpers=helpers)
-    further |= {} if entry else _program_findings(tree, cases_of(tests))
+    if not entry:
+        further = {
+            "stdio": True,
+            "entry_defined": entry_point.writes(tree),
+            "arity_ok": entry_point.reads(tree) or not any(case.input.strip() for case in cases_of(tests)),
+            "returns_value": entry_point.writes(tree),
+            "stub": entry_point.is_stub_program(tree),
+            "degenerate": tuple(entry_point.endless_loops(list(ast.walk(tree)), ends=entry_point.READING_ENDS)),
+        }
     return replace(findings, **further, canonical=spell(tree), kinds=argument_kinds(tests, entry), program=spans)
 
 
@@ -207,18 +204,6 @@ def _function_findings(tree: ast.Module, request: StaticRequest, stated: Sequenc
         "degenerate": tuple(entry_point.degenerate(function)),
         "unused_params": tuple(sorted(set(named) - names_loaded(function))),
         "signature_as_stated": stated is None or named == list(stated),
-    }
-
-
-def _program_findings(reduced: ast.Module, cases: Sequence[Example]) -> dict[str, Any]:
-    writes = entry_point.writes(reduced)
-    return {
-        "stdio": True,
-        "entry_defined": writes,
-        "arity_ok": entry_point.reads(reduced) or not any(case.input.strip() for case in cases),
-        "returns_value": writes,
-        "stub": entry_point.is_stub_program(reduced),
-        "degenerate": tuple(entry_point.endless_loops(list(ast.walk(reduced)), ends=entry_point.READING_ENDS)),
     }
 
 

@@ -229,8 +229,18 @@ def rename(tree: ast.Module, entry: str, parameters: Sequence[str] | None, helpe
     kept = {use.name for use, binding in uses if binding is None}
     kept |= {binding.old for binding in bound if binding.series is FIXED}
     given = dict(zip(finder.entry_parameters, parameters or (), strict=False))
-    for scope in finder.scopes:
-        _name_bindings(scope, kept, given)
+    for scope in finder.scopes:  # outer ones first; names follow from the order of first appearance
+        outer = scope.parent.outwards() if scope.parent else ()
+        taken = {*kept, *(binding.new for around in outer for binding in around.bindings.values())}
+        for binding in scope.bindings.values():
+            if binding.series is FIXED:
+                binding.new = binding.old
+                continue
+            letters, stem = binding.series
+            numbered = map(f"{stem}{{}}".format, itertools.count())
+            wanted = (given.get(binding, ""), *letters)
+            binding.new = next(name for name in itertools.chain(wanted, numbered) if name and name not in taken)
+            taken.add(binding.new)
     for use, binding in uses:
         if binding is not None:
             use.write(binding.new)
@@ -239,18 +249,3 @@ def rename(tree: ast.Module, entry: str, parameters: Sequence[str] | None, helpe
 def free_names(tree: ast.Module) -> set[str]:
     """Names that are used where nothing in the module binds them: builtins, and mistakes."""
     return {use.name for use in Finder(tree, "").uses if use.callee is None and use.binding() is None}
-
-
-def _name_bindings(scope: Scope, kept: Iterable[str], given: dict[Binding, str]) -> None:
-    """Names follow from the order of first appearance, outer scopes first."""
-    outer = scope.parent.outwards() if scope.parent else ()
-    taken = {*kept, *(binding.new for around in outer for binding in around.bindings.values())}
-    for binding in scope.bindings.values():
-        if binding.series is FIXED:
-            binding.new = binding.old
-            continue
-        letters, stem = binding.series
-        numbered = (f"{stem}{number}" for number in itertools.count())
-        wanted = (given.get(binding, ""), *letters)
-        binding.new = next(name for name in itertools.chain(wanted, numbered) if name and name not in taken)
-        taken.add(binding.new)

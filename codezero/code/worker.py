@@ -63,11 +63,14 @@ class StaticGuard(AbstractContextManager["StaticGuard"]):
 
     def transplant_many(self, items: Sequence[tuple[str, str, str]]) -> list[str | None]:
         """`mutations.transplant` of each (source, old entry, new entry); None also where the child had to give up."""
-        return [self.workers[0].transplant(item) for item in items]
+        ask = self.workers[0].ask
+        return [
+            ask("transplant", each, tuple[str | None]) if sum(map(len, each)) <= MAX_TEXT else None for each in items
+        ]
 
     def agree_many(self, items: Sequence[Agreement]) -> list[bool | None]:
         """Say for each whether both programs return the same; None: not known, also where the child had to give up."""
-        answers = self._each(_Worker.agree, items)
+        answers = self._each(lambda worker, item: worker.ask("agree", item, tuple[bool | None]), items)
         return [answers[item] for item in items]
 
     def _each(self, work: "Callable[[_Worker, _Item], _T]", items: Sequence[_Item]) -> dict[_Item, _T]:
@@ -112,17 +115,10 @@ class _Worker:
     def pid(self) -> int | None:
         return None if self._child is None else self._child[0].pid
 
-    def agree(self, item: Agreement) -> bool | None:
+    def ask(self, task: str, item: object, kind: type[tuple[_T | None]]) -> _T | None:
+        """None where the child had to give up, too, or the item is no valid Unicode."""
         try:
-            return self._exchange("agree", item, tuple[bool | None])[0]
-        except (UnicodeEncodeError, EOFError, OSError):
-            return None
-
-    def transplant(self, item: tuple[str, str, str]) -> str | None:
-        if sum(map(len, item)) > MAX_TEXT:
-            return None
-        try:
-            return self._exchange("transplant", item, str) or None
+            return self._exchange(task, item, kind)[0]
         except (UnicodeEncodeError, EOFError, OSError):  # a TimeoutError is an OSError
             return None
 
@@ -191,7 +187,7 @@ def serve(memory_mib: str, seconds: str) -> None:
             # its default action ends the process, also in the middle of a long call in C
             signal.setitimer(signal.ITIMER_PROF, float(seconds))
             if task == "transplant":
-                answer = transplant(*msgspec.msgpack.decode(request, type=tuple[str, str, str])) or ""
+                answer = (transplant(*msgspec.msgpack.decode(request, type=tuple[str, str, str])),)
             elif task == "agree":
                 answer = (agree(*msgspec.msgpack.decode(request, type=Agreement)),)
             else:

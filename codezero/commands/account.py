@@ -45,9 +45,11 @@ def add(commands: Commands) -> None:
     chain.add("dev", chain_dev, serve, {"--port": port, "--data": data}, settings="", json=where)
     identity = commands.group("identity", "who this node is")
     file = {"file": value(Path, "FILE", "whoever can read it can act as this node")}
-    identity.add("show", identity_show, "print the name and peer id of swarm.pem")
-    identity.add("export", identity_export, "copy swarm.pem to FILE, to keep or to move this node", file)
-    identity.add("import", identity_import, "make FILE the identity of this node, if it has none yet", file)
+    identity.add("show", lambda of: _print_identity(of, _pem(of)), "print the name and peer id of swarm.pem")
+    export = "copy swarm.pem to FILE, to keep or to move this node"
+    identity.add("export", lambda of: _print_identity(of, _pem(of), of.file), export, file)
+    bring = "make FILE the identity of this node, if it has none yet"
+    identity.add("import", lambda of: _print_identity(of, of.file, _pem(of)), bring, file)
 
 
 def dashboard(options: argparse.Namespace) -> int:
@@ -107,14 +109,13 @@ def _new_code(url: str, folder: "Folder") -> str:
     import msgspec
 
     from codezero.chain.bounded_http import post
-    from codezero.config.training import LOGIN_TOKEN
-    from codezero.login.login import NewCode
+    from codezero.config import LOGIN_TOKEN
     from codezero.system.files import UNDECODABLE
 
     bearer = {"Authorization": f"Bearer {(folder.read(LOGIN_TOKEN) or b'').decode('ascii', 'replace').strip()}"}
-    with translated(LoginError, f"the page at {url} gives no code", ChainError, *UNDECODABLE):
+    with translated(LoginError, f"the page at {url} gives no code", ChainError, *UNDECODABLE, KeyError):
         _, raw = post(f"{url}/api/claim/code", b"{}", 10.0, bearer, 4096)
-        return msgspec.json.decode(raw, type=NewCode).code
+        return msgspec.json.decode(raw, type=dict[str, str])["code"]
 
 
 def logout(options: argparse.Namespace) -> int:
@@ -152,16 +153,8 @@ def _print_account(options: argparse.Namespace, address: str, file: str) -> int:
     return answer(options, {"address": address, "file": file}, f"{address}  {file}")
 
 
-def identity_show(options: argparse.Namespace) -> int:
-    return _print_identity(options, Path(composed(options).swarm.identity))
-
-
-def identity_export(options: argparse.Namespace) -> int:
-    return _print_identity(options, Path(composed(options).swarm.identity), options.file)
-
-
-def identity_import(options: argparse.Namespace) -> int:
-    return _print_identity(options, options.file, Path(composed(options).swarm.identity))
+def _pem(options: argparse.Namespace) -> Path:
+    return Path(composed(options).swarm.identity)
 
 
 def _print_identity(options: argparse.Namespace, path: Path, to: Path | None = None) -> int:

@@ -90,8 +90,7 @@ def composed_for_reading(options: argparse.Namespace) -> "NodeConfig":
 
     Raises ConfigError.
     """
-    from codezero.config import NodeConfig
-    from codezero.config.contradictions import contradictions
+    from codezero.config import NodeConfig, contradictions
     from codezero.settings import own_settings, typed
 
     given = typed(options.overrides)

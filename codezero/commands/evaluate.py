@@ -8,16 +8,14 @@ import contextlib
 import dataclasses
 import os
 import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 from random import SystemRandom
-from typing import Annotated, BinaryIO, cast
+from typing import Annotated, cast
 
 import msgspec
 from msgspec import Meta
@@ -28,14 +26,14 @@ from codezero.config import NodeConfig
 from codezero.environment import Environment
 from codezero.environments.build import build_environment
 from codezero.environments.code import CodeEnvironment
-from codezero.errors import ConfigError, ProblemError, translated
+from codezero.errors import ConfigError, ProblemError
 from codezero.evals.run import attempts_of
 from codezero.evaluator.build import build_canaries, build_evaluator
 from codezero.models.build import Say
 from codezero.monitor.cards import AskResult, JudgedProblem, PolicyAttempts
 from codezero.monitor.reader import find_runs
 from codezero.nano import NANO
-from codezero.ops.policies import Policy, find_policy, load_found
+from codezero.ops.measure import Policy, find_policy, load_found
 from codezero.problems.filters import Novelty
 from codezero.problems.synthetic.grammar import LEVELS
 from codezero.problems.synthetic.tasks import parse_question
@@ -90,51 +88,27 @@ def judge_groups(
             batch = list(islice(groups, AT_ONCE))
 
 
-def read_groups(file: Path, bad: BadRows | None = None, stream: BinaryIO | None = None) -> Iterator[RolloutGroup]:
-    """A group per line of `file`, or of `stream` instead, which then only has its name.
+def read_groups(file: Path, bad: BadRows | None = None) -> Iterator[RolloutGroup]:
+    """A group per line of `file`, or of stdin for `-`, once all of it has been read.
 
     bad: takes lines that cannot be used; None: the first of them is raised. Raises ConfigError for a file that cannot
     be read, ProblemError that names the line.
     """
-    number = 0
+    groups, number = list[RolloutGroup](), 0
     try:
-        with contextlib.nullcontext(stream) if stream else file.open("rb") as opened:
-            lines = json_lines(cast(BufferedReader, opened), MAX_LINE)
-            for number, line in enumerate(lines, 1):
+        with contextlib.nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as opened:
+            for number, line in enumerate(json_lines(cast(BufferedReader, opened), MAX_LINE), 1):
                 try:
-                    group = read_group(line) if line.strip() else None
+                    groups += [read_group(line)] if line.strip() else []
                 except ProblemError as error:
                     refuse(ProblemError(f"{file}, line {number}: {error}"), bad)
-                    continue
-                if group is not None:
-                    yield group
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
     except ProblemError:
         raise
     except ValueError as error:
         raise ProblemError(f"{file}, line {number}: {error}") from error
-
-
-def checked_groups(file: Path, skip_bad: bool, stack: contextlib.ExitStack) -> tuple[Iterator[RolloutGroup], int, int]:
-    """(groups, their number, lines that are left out) of `file` (`-`: stdin), all of which has been read.
-
-    What can be read but once is kept in a file meanwhile. Raises as `read_groups`, and ProblemError for bad lines.
-    """
-    bad, stream = BadRows(), None
-    if str(file) == "-" or not file.is_file():
-        stream = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-        with (
-            translated(ConfigError, f"{file} cannot be read", OSError),
-            contextlib.nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as given,
-        ):
-            shutil.copyfileobj(given, stream)
-        stream.seek(0)
-    count = sum(1 for _ in read_groups(file, bad, stream))
-    bad.refuse(skip_bad)
-    if stream:
-        stream.seek(0)
-    return read_groups(file, BadRows(), stream), count, bad.count
+    return iter(groups)
 
 
 def read_group(line: bytes) -> RolloutGroup:

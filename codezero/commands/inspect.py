@@ -61,7 +61,7 @@ def runs(options: argparse.Namespace) -> int:
     base = Path(common.composed_for_reading(options).run.directory)
     if options.limit < 1:
         raise ConfigError(f"--limit={options.limit} is out of bounds; it must be 1 or more")
-    from codezero.inspection.run_list import compare_runs, comparison_lines, list_lines, list_runs
+    from codezero.inspection.status import compare_runs, comparison_lines, list_lines, list_runs
 
     if len(names) > 1:
         comparison = compare_runs(base, names)
@@ -73,8 +73,8 @@ def runs(options: argparse.Namespace) -> int:
 
 def doctor(options: argparse.Namespace) -> int:
     """Exit code 0 when nothing failed, whatever else could be better or is unknown."""
-    from codezero.ops.doctor import checks
-    from codezero.ops.findings import Finding, diagnose, healthy, line
+    from codezero.ops.doctor import Finding, diagnose, healthy, line
+    from codezero.ops.doctor_network import checks
 
     findings, config = list[Finding](), composed(options)
     for finding in diagnose(checks(config, options.overrides)):

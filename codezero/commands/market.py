@@ -89,7 +89,7 @@ def _print_games(title: str, lines: "Sequence[GameLine]") -> None:
     rows: list[list[str]] = []
     for line in lines:
         state = f"{line.phase}, {line.rounds_left} to go" if line.state == "open" else line.state
-        state += f": {line.void}" if line.void else "" if line.right is None else ": right" if line.right else ": wrong"
+        state += f": {line.void}" if line.void else {None: "", True: ": right", False: ": wrong"}[line.right]
         price = f"{line.price.steps[-1]:.2f}" if line.price else ""
         own = " ".join(f"{q / ONE:.2f}" for q in line.own if q is not None)
         win = "" if line.win is None else f"{line.win:+.3f}"

@@ -5,14 +5,10 @@ import contextlib
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from codezero.commands import common
 from codezero.commands.common import DONE, LOGIN_PORT, OF_A_RUN, Commands, answer, composed, flag, setting, value
 from codezero.errors import ConfigError, SwarmError
-
-if TYPE_CHECKING:
-    from codezero.config import NodeConfig
 
 FRESH = "begin anew; a run that has the name is kept whole beside it, under a dated name"
 FORK = (
@@ -54,7 +50,14 @@ def run(options: argparse.Namespace) -> int:
     from codezero.runs import begin
 
     config = composed(options)
-    _check_directories(config)
+    models = {
+        "model.solver": config.model.solver,
+        "evaluator.model": config.evaluator.model if config.evaluator.kind == "local" else "",
+        "proposer.model": config.proposer.model if config.proposer.kind == "local" else "",
+    }
+    for key, name in models.items():
+        if name.startswith(("/", "./", "../", "~")) and not os.path.isdir(os.path.expanduser(name)):
+            raise ConfigError(f"{key}={name} is no directory; name one that save_pretrained wrote, or a hub id")
     from codezero.settings import RIGHTS, own_code
 
     if (named := ", ".join(own_code(config))) and not options.supervise:  # else the node's own process says so
@@ -65,27 +68,15 @@ def run(options: argparse.Namespace) -> int:
 
         folder.release()
         return run_supervised(config, folder.path, options.overrides)
-    from codezero.monitor.terminal import StartView, choose_view
+    from codezero.monitor.terminal import choose_view
 
-    with contextlib.closing(choose_view(config.monitor.view, StartView)) as start:
+    with contextlib.closing(choose_view(config.monitor.view)) as start:
         start.busy("loading the libraries")
         if config.role == "proposer":  # torch, hivemind and TRL load only now
             from codezero.propose import run_proposer as run_role
         else:
             from codezero.node import run_node as run_role
         return common.INTERRUPTED if run_role(config, folder, options.overrides, start) else DONE
-
-
-def _check_directories(config: "NodeConfig") -> None:
-    """Models that are named by a path are there. Raises ConfigError."""
-    models = {
-        "model.solver": config.model.solver,
-        "evaluator.model": config.evaluator.model if config.evaluator.kind == "local" else "",
-        "proposer.model": config.proposer.model if config.proposer.kind == "local" else "",
-    }
-    for key, name in models.items():
-        if name.startswith(("/", "./", "../", "~")) and not os.path.isdir(os.path.expanduser(name)):
-            raise ConfigError(f"{key}={name} is no directory; name one that save_pretrained wrote, or a hub id")
 
 
 def propose(options: argparse.Namespace) -> int:

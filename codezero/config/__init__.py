@@ -1,21 +1,64 @@
 """Every setting: its type, unit, bounds and default. Imports nothing heavy.
 
 YAML under `configs/` holds values only; these classes are the schema that `settings.compose` checks it against.
-`learning.py`: models, what they learn from; `judging.py`: who says what is right; `training.py`: trainer, servers;
-`contradictions.py`: what is at odds among them.
+`learning.py`: models, what they learn from; `judging.py`: who says what is right. What is at odds among them is here,
+and which of them name code of the user's own.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
 from annotated_types import Ge, Interval
 
+from codezero.config import learning
 from codezero.config.judging import AnswerConfig, AuditConfig, EvalsConfig, EvaluatorConfig, MarketConfig, RewardConfig
 from codezero.config.learning import Checked, DataConfig, ExternalConfig, ModelConfig, ProposerConfig, SolverConfig
-from codezero.config.training import HubConfig, RolloutConfig, TrainerConfig, WeightsConfig, page_origins
 
 RUN_NAME = re.compile(r"[^\W.-][\w .+=@,-]{0,119}")  # of a run's folder: one path component that is not hidden
+COLDEST = 0.01  # vLLM silently raises lower temperatures to this one
+CODE = "code"  # the environment that is no plug-in
+# groups of entry points, behind `codezero.`
+ENVIRONMENTS, JUDGES, REWARDS, LOSSES = "environments", "judges", "rewards", "losses"
+PLUGIN_KEYS = ("environment", "evaluator.object", "reward.function", "solver.loss_function")
+# these may name a function that returns rows
+SOURCE_KEYS = ("data.sources", "evals.sources", "evaluator.canaries_from")
+HUB_TOKEN = "HF_TOKEN"  # environment variable
+LOGIN_TOKEN = "node.token"  # in login.directory: opens the page's routes for the node
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+
+
+def _addresses(addresses: list[str]) -> None:
+    for address in addresses:
+        if not address.startswith(("http://", "https://")) or "@" in address:
+            raise ValueError(f" has {address}, which is no address; write http://HOST:PORT")
+
+
+def host_and_port(listen: str) -> tuple[str, int]:
+    """Raises ValueError that says what is wrong."""
+    host, _, port = listen.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError(f"={listen} is no HOST:PORT; write for example 127.0.0.1:18430, or [::1]:18430")
+    return host.strip("[]"), int(port)
+
+
+LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+ORIGIN = re.compile(f"(?:http://localhost|https://(?:{LABEL}[.])*(?=[a-z]){LABEL})(?::([1-9][0-9]{{0,4}}))?")
+
+
+def page_origins(names: list[str]) -> None:
+    for name in names:
+        match, usual = ORIGIN.fullmatch(name), 443 if name.startswith("https") else 80
+        if not match or int(match[1] or 0) in (usual, *range(65_536, 100_000)) or len(name) > 253:
+            form = "write https://HOST, https://HOST:PORT or http://localhost:PORT"
+            raise ValueError(f" has {name}, which no browser names as an origin with passkeys; {form}")
+
+
+def _repository(name: str) -> None:
+    if name and not REPOSITORY.fullmatch(name):
+        raise ValueError(f"={name} is no repository of the hub; write OWNER/NAME")
 
 
 @dataclass(kw_only=True)
@@ -144,6 +187,68 @@ class MonitorConfig:
 
 
 @dataclass(kw_only=True)
+class TrainerConfig:
+    """The optimiser in processes of its own, which hold a shard of the policy each (FSDP2)."""
+
+    ranks: Annotated[int, Interval(ge=0, le=64)] = 0
+    """Processes, one a card; 0: this process trains, and holds the whole policy."""
+    cards: list[str] = field(default_factory=list[str])
+    """Card of each rank; empty: the last visible ones. Without a card the ranks share the CPU."""
+    tokens_per_pass: Annotated[int, Interval(ge=16, le=1 << 20)] = 16384
+    """Most tokens, padding included, that a rank computes at once; half as many after it ran out of memory."""
+
+
+@dataclass(kw_only=True)
+class RolloutConfig:
+    """Servers that decode the solver's attempts while its trainer learns."""
+
+    start: Annotated[int, Interval(ge=0, le=64)] = 0
+    """Servers that this node starts, one a card; 0: none."""
+    servers: Annotated[list[str], Checked(_addresses)] = field(default_factory=list[str])
+    """Addresses of servers on other machines, as `codezero rollout-host` prints them; CODEZERO_ROLLOUT_TOKEN opens
+    them."""
+    engine: Literal["little", "vllm"] = "little"
+    """little: this package's own decoder. vllm: a vLLM server; needs the extra `vllm`."""
+    cards: list[str] = field(default_factory=list[str])
+    """Card of each server; empty: the first visible ones. Without a card the servers share the CPU."""
+
+    in_flight: Annotated[int, Interval(ge=0, le=4096)] = 0
+    """Attempts under way while the trainer learns; 0: an iteration samples first and learns then."""
+    max_staleness: Annotated[int, Interval(ge=0, le=1000)] = 4
+    """With `in_flight`: versions of the policy between an attempt's first token and its use; older ones are dropped."""
+
+    @property
+    def has_servers(self) -> bool:
+        return self.start > 0 or bool(self.servers)
+
+
+@dataclass(kw_only=True)
+class WeightsConfig:
+    """Versions of the policy on their way to those who decode. The run's folder `weights` holds them."""
+
+    transfer: Literal["full", "delta"] = "delta"
+    """full: all weights of each version. delta: those that changed, bit for bit the same."""
+    listen: Annotated[str, Checked(lambda listen: listen and host_and_port(listen))] = ""
+    """HOST:PORT at which they are served to `codezero rollout-host`; empty: nowhere. Other hosts than loopback need
+    CODEZERO_ROLLOUT_TOKEN."""
+
+
+@dataclass(kw_only=True)
+class HubConfig:
+    """Pushing the policy, with a card of the run's own figures. It never delays or stops the training."""
+
+    repository: Annotated[str, Checked(_repository)] = ""
+    """OWNER/NAME on the hub; made when it is not there. Empty: nothing is pushed."""
+    every: Annotated[int, Interval(ge=1, le=1_000_000)] = 10
+    """Rounds from one push to the next."""
+    private: bool = True
+    """May only its owner read it? A repository that is public already is then refused, not written to."""
+    token_file: str = ""
+    """File that nobody else may read, with a token that may write there; empty: the variable HF_TOKEN has it. Tokens
+    that the hub's own tools saved are neither read nor changed."""
+
+
+@dataclass(kw_only=True)
 class NodeConfig:
     """One node."""
 
@@ -174,3 +279,75 @@ class NodeConfig:
     hub: HubConfig = field(default_factory=HubConfig)
     evals: EvalsConfig = field(default_factory=EvalsConfig)
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
+
+
+class PluginSlot(NamedTuple):
+    """A setting that names code, as `plugins.load_object` takes it."""
+
+    spec: Any
+    key: str
+    group: str = ""
+
+
+def plugins_of(config: NodeConfig) -> Iterator[PluginSlot]:
+    """The code of the user's own that a node of this config would run."""
+    environment = "" if config.environment == CODE else config.environment
+    values = (environment, config.evaluator.object, config.reward.function, config.solver.loss_function)
+    for value, key, group in zip(values, PLUGIN_KEYS, (ENVIRONMENTS, JUDGES, REWARDS, LOSSES), strict=True):
+        if value:
+            yield PluginSlot(value, key, group)
+    sources = (learning.source_weights(config.data.sources), config.evals.sources, [config.evaluator.canaries_from])
+    for names, key in zip(sources, SOURCE_KEYS, strict=True):
+        yield from (PluginSlot(name, key) for name in names if learning.is_own_rows(name))
+
+
+def contradictions(config: NodeConfig) -> Iterator[str]:
+    """Say what is at odds with other settings, a line each."""
+    for section, settings in (("evaluator", config.evaluator), ("proposer", config.proposer)):
+        url = settings.url
+        if "@" in url.partition("://")[2].partition("/")[0]:  # before anything could show it
+            yield f"{section}.url must hold no password; its key comes from an environment variable"
+        endpoint = settings.kind not in ("local", "custom") and settings.model != "off"
+        if endpoint and not url.startswith(("http://", "https://")):
+            yield f"{section}.url='{url}' is no address; {section}.kind={settings.kind} needs http://HOST:PORT"
+    yield from _of_plugins_and_roles(config)
+    yield from _of_training(config)
+    reward, run = config.reward, config.run
+    if not reward.correctness + reward.structure + reward.adherence + reward.format > 0:
+        yield "reward: all four weights are 0; give reward.correctness at least some weight"
+    if reward.executed < 1 and reward.mode != "hybrid":
+        yield f"reward.executed={reward.executed:g} is for reward.mode=hybrid, not {reward.mode}; set that, or drop it"
+    if config.evaluator.model == "off" and reward.mode != "rlvr":
+        yield f"evaluator.model=off leaves reward.mode={reward.mode} without a judge; name one, or set reward.mode=rlvr"
+    taken = (Path(config.chain.directory), Path(config.login.directory))
+    if run.name and (not RUN_NAME.fullmatch(run.name) or Path(run.directory, run.name) in taken):
+        form = "one folder name of letters, digits, `.`, `_` and `-` that is neither the chain's nor the login's"
+        yield f"run.name={run.name!r} cannot name a run; use {form} (run.directory says where the folder lies)"
+
+
+def _of_plugins_and_roles(config: NodeConfig) -> Iterator[str]:
+    slots = (("evaluator.kind", config.evaluator.kind, "evaluator.object", config.evaluator.object),
+             ("solver.loss", config.solver.loss, "solver.loss_function", config.solver.loss_function))  # fmt: skip
+    for key, choice, slot, value in slots:
+        if choice == "custom" and not value:
+            yield f"{key}=custom needs code of your own; set {slot}=file.py:attribute"
+        if choice != "custom" and value:
+            yield f"{slot} is used with {key}=custom alone, and {key} is {choice}; set that, or drop {slot}"
+    if config.role == "proposer" and config.proposer.model == "off":
+        yield "role=proposer with proposer.model=off would do nothing; name a model"
+    if config.role == "proposer" and config.swarm.kind == "local":
+        yield "role=proposer needs a swarm to propose to; use `codezero propose`, or network=peer"
+
+
+def _of_training(config: NodeConfig) -> Iterator[str]:
+    ranks, rollout, model = config.trainer.ranks, config.rollout, config.model
+    if ranks and model.train == "lora":
+        yield "model.train=lora with trainer.ranks: the ranks shard all weights; set one of the two back"
+    if ranks and config.solver.optimizer == "adamw_8bit":
+        yield "solver.optimizer=adamw_8bit with trainer.ranks: it cannot be sharded; set solver.optimizer=adamw"
+    for name, temperature in (("solver", config.solver.temperature), ("evals", config.evals.temperature)):
+        if rollout.has_servers and rollout.engine == "vllm" and 0 < temperature < COLDEST:
+            what = f"{name}.temperature={temperature:g} is below {COLDEST}, where vLLM does not go"
+            yield f"{what}; raise it, or set rollout.engine=little"
+    if rollout.in_flight and not rollout.has_servers:
+        yield "rollout.in_flight needs servers that decode while the trainer learns; set rollout.start=1, or drop it"

@@ -1,7 +1,6 @@
 """Config -> what is learned: code, or a taskset of the user's own."""
 
-from codezero.config import NodeConfig
-from codezero.config.contradictions import CODE, ENVIRONMENTS
+from codezero.config import CODE, ENVIRONMENTS, NodeConfig
 from codezero.config.learning import named
 from codezero.environment import Environment
 from codezero.environments.code import CodeEnvironment

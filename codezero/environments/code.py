@@ -44,13 +44,9 @@ def solver_prompt(problem: Problem) -> str:
     """
     program = "with the whole program, which reads stdin and writes stdout,"
     wanted = program if problem.style is Style.STDIO else f"that defines {problem.entry_point}"
-    example = "" if problem.standing is Standing.CLAIMED else _example(problem)
+    tests = () if problem.standing is Standing.CLAIMED else problem.tests
+    example = f"\nIt must pass: {tests[0]}" if tests else ""
+    if problem.style is Style.STDIO:  # the first that is short
+        shown = examples(tests, problem.entry_point)[:1]
+        example = "".join(f"\nGiven this input:\n{test.input}\nit must write:\n{test.output}" for test in shown)
     return f"{problem.question}\n\nANSWER FORMAT: one ```python block {wanted} and nothing after it.{example}"
-
-
-def _example(problem: Problem) -> str:
-    """The first test; of a program's tests the first that is short. Empty: there is none."""
-    if problem.style is Style.CALL:
-        return f"\nIt must pass: {problem.tests[0]}" if problem.tests else ""
-    shown = examples(problem.tests, problem.entry_point)[:1]
-    return "".join(f"\nGiven this input:\n{test.input}\nit must write:\n{test.output}" for test in shown)

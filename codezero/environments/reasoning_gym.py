@@ -44,8 +44,13 @@ class ReasoningGym:
     def __init__(self, tasks: Sequence[str] = DEFAULT_TASKS, name: str = "gym") -> None:
         self.name, self._tasks, self._library = name, tuple(tasks), _library()
         self.solver = SOLVER if self._tasks == DEFAULT_TASKS else ""
+        known: list[str] = list(self._library.DATASETS)
         for task in self._tasks:
-            _check(task, list(self._library.DATASETS))
+            if why := next((why for why, names in REFUSED.items() if task in names.split()), ""):
+                raise ConfigError(f"environment: reasoning-gym's {task} is refused: {why}")
+            if task not in known:
+                near = ", ".join(difflib.get_close_matches(task, known, cutoff=0.4)) or "none"
+                raise ConfigError(f"environment: reasoning-gym has no task {task}; near are: {near}")
         self.version = " ".join((metadata.version("reasoning-gym"), *self._tasks))
         self._generator = cache(self._make)
 
@@ -88,12 +93,3 @@ def _library() -> Any:
             return importlib.import_module("reasoning_gym.factory")
     except ImportError as error:
         raise ConfigError("environment: reasoning-gym is not installed; run `uv sync --no-dev --extra gym`") from error
-
-
-def _check(name: str, known: Sequence[str]) -> None:
-    for why, names in REFUSED.items():
-        if name in names.split():
-            raise ConfigError(f"environment: reasoning-gym's {name} is refused: {why}")
-    if name not in known:
-        near = ", ".join(difflib.get_close_matches(name, known, cutoff=0.4)) or "none"
-        raise ConfigError(f"environment: reasoning-gym has no task {name}; near are: {near}")

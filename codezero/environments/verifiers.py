@@ -48,16 +48,13 @@ class VerifiersTasks:
 
     def score(self, task: Task, answer: str) -> float | None:
         """The mean of the task's rewards by their weights, within 0 and 1; None where none could be had."""
-        trace = _answered(task.answer, answer)
-        asyncio.run(task.answer.score(trace))
+        asked: Any = task.answer
+        user = vf.MessageNode(message=vf.UserMessage(content=asked.data.prompt_text))
+        reply = vf.MessageNode(message=vf.AssistantMessage(content=answer), parent=0, sampled=True)
+        seeded = vf.TraceTask(type=type(asked).__name__, data=asked.data, key=asked.key, hash=asked.hash)
+        agent = vf.AgentInfo(config=vf.AgentConfig())
+        trace = vf.Trace(task=seeded, agent=agent, nodes=[user, reply], is_completed=True)  # of one turn
+        asyncio.run(asked.score(trace))
         known = [reward for reward in trace.rewards.values() if reward is not None]
         weight = sum(reward.weight for reward in known if reward.weight > 0)
         return min(1.0, max(0.0, sum(reward.value for reward in known) / weight)) if weight else None
-
-
-def _answered(task: Any, answer: str) -> Any:
-    """The trace of one turn."""
-    user = vf.MessageNode(message=vf.UserMessage(content=task.data.prompt_text))
-    reply = vf.MessageNode(message=vf.AssistantMessage(content=answer), parent=0, sampled=True)
-    seeded = vf.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
-    return vf.Trace(task=seeded, agent=vf.AgentInfo(config=vf.AgentConfig()), nodes=[user, reply], is_completed=True)

@@ -4,10 +4,9 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from codezero.config import EvalsConfig, NodeConfig
 from codezero.environment import Environment
@@ -15,7 +14,7 @@ from codezero.errors import ProblemError
 from codezero.evals.grading import SandboxGrader, ScoreGrader, problem_of
 from codezero.evals.sets import HELD_OUT, PUBLISHED, find_set, read_tasks
 from codezero.evals.task import EvalTask, task_of
-from codezero.evaluator.scored import ScoredEvaluator
+from codezero.evaluator.base import ScoredEvaluator
 from codezero.models.build import Say
 from codezero.problems.filters import Novelty
 from codezero.problems.sources import SETS, digest, exam_problems
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from codezero.models.generation import Sampler
 
 
-@dataclass(frozen=True, slots=True)
-class ExamTasks:
+class ExamTasks(NamedTuple):
     name: str
     tasks: list[EvalTask]
     control: list[EvalTask]

@@ -77,13 +77,19 @@ class HeldOutExam:
             return {}
         self._begun = self._under_way = None
         executed = under_way.result() if under_way else self._execute()
-        drew = {draw.version for row in executed.attempts for draw in row}
+        drew, judged = {draw.version for row in executed.attempts for draw in row}, Metrics()
+        if self.evaluator is not None:
+            groups = [
+                judged_group(task, tried, [read_answer(each.text, task.defines, self.block).code for each in tried])
+                for task, tried in zip(self.tasks, executed.attempts, strict=True)
+            ]
+            judged = self.evaluator.witness(self.evaluator.score(groups), executed.passed)
         return (
             executed_metrics(executed.passed, self.tasks, self.settings, self.grader.label)
             | {"eval/set": self.name, "eval/iteration": begun[0], "eval/versions": len(drew)}
             | {"eval/distinct_solutions": distinct_solutions(executed)}
             | executed.control
-            | (self._judged(self.evaluator, executed) if self.evaluator else {})
+            | judged
             | {"eval/seconds": time.monotonic() - begun[1]}
         )
 
@@ -97,13 +103,6 @@ class HeldOutExam:
             grades = self.grader.grade(self.control, self._attempt(self.control))
             control["eval/control"] = mean(grade.passed for row in grades for grade in row if grade.passed is not None)
         return Executed(attempts, passed, control)
-
-    def _judged(self, evaluator: Evaluator, executed: Executed) -> Metrics:
-        groups = [
-            judged_group(task, tried, [read_answer(each.text, task.defines, self.block).code for each in tried])
-            for task, tried in zip(self.tasks, executed.attempts, strict=True)
-        ]
-        return evaluator.witness(evaluator.score(groups), executed.passed)
 
     def _attempt(self, tasks: Sequence[EvalTask]) -> list[list[Completion]]:
         """[tasks, samples]"""

@@ -132,7 +132,11 @@ Grader = SandboxGrader | JudgeGrader | ScoreGrader
 def problem_of(task: EvalTask) -> Problem:
     if task.source is not None:
         return task.source
-    tests, source = _fitting(task.tests), Source.MBPP if task.entry_point else Source.CODE_CONTESTS
+    kept: list[str] = []
+    for test in task.tests:
+        if len(test) <= MAX_CASE and sum(map(len, kept)) + len(test) <= JUDGED_CHARACTERS:
+            kept.append(test)
+    tests, source = tuple(kept[:JUDGED_TESTS]), Source.MBPP if task.entry_point else Source.CODE_CONTESTS
     key = problem_id(task.prompt, tests)
     return Problem(key, task.prompt, tests, task.entry_point, source, level=task.level)
 
@@ -144,11 +148,3 @@ def judged_group(task: EvalTask, attempts: Sequence[Completion], codes: Sequence
         for attempt, code in zip(attempts, codes, strict=True)
     )
     return RolloutGroup(problem_of(task), completions, peer_id=EXAMINED, round=0, policy_step=0)
-
-
-def _fitting(tests: Sequence[str]) -> tuple[str, ...]:
-    kept: list[str] = []
-    for test in tests:
-        if len(test) <= MAX_CASE and sum(map(len, kept)) + len(test) <= JUDGED_CHARACTERS:
-            kept.append(test)
-    return tuple(kept[:JUDGED_TESTS])

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -184,7 +184,8 @@ class EvalRun:
         KeyboardInterrupt that says how far it is."""
         totals = EvalTotals()
         try:
-            numbered = enumerate(_batches(self.tasks()))
+            rest = iter(self.tasks())
+            numbered = enumerate(iter(lambda: list(islice(rest, BATCH)), []))
             while together := dict(islice(numbered, max(1, ATTEMPTS // (BATCH * self.samples)))):
                 for number in together:
                     totals.add(self._graded(number, together))
@@ -272,9 +273,3 @@ def batch_seed(seed: int, batch: int, first: int = 0) -> int:
     number `first` on; the same whether the eval was interrupted or not."""
     place = f"{seed}/{batch}/{first}" if first else f"{seed}/{batch}"
     return int.from_bytes(hashlib.sha256(place.encode()).digest()[:6])
-
-
-def _batches(tasks: Iterable[EvalTask]) -> Iterator[list[EvalTask]]:
-    rest = iter(tasks)
-    while batch := list(islice(rest, BATCH)):
-        yield batch

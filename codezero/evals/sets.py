@@ -16,12 +16,8 @@ text) as one pickled string, compressed by zlib, in base64. Release 5 is `test.j
 stdin are a program's; of type functional they are the arguments, a JSON value a line, and the answer of a method of
 `Solution`, which is compared as a value. No pickle is loaded: one that holds more than a string is refused.
 
-DeepCoder's Codeforces (`agentica-org/DeepCoder-Preview-Dataset`, `codeforces`), and PrimeIntellect's rows in its form:
-problem, tests: JSON text of a list of {"input": .., "output": ..} whose type, where it is said, is stdin.
-
 What is printed is compared as LiveCodeBench's testing_util.py does: lines that are the same, or numbers that are equal
-as decimals; what a method returns, with ==, a tuple counting as a list. Codeforces' lines have to have the same words:
-that is stricter than rllm's codeforces.py, which also takes words in another order.
+as decimals; what a method returns, with ==, a tuple counting as a list.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -36,9 +32,8 @@ import json
 import pickletools
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta
@@ -102,19 +97,15 @@ def read_rows(files: Sequence[Path], fields: Collection[str], bad: BadRows | Non
 
 def _lines(path: Path, fields: Collection[str]) -> Iterator[Row | ProblemError]:
     with path.open("rb") as file:
-        for line in json_lines(file, MAX_ROW):
-            if line.strip():
-                yield _decode_line(line, fields)
-
-
-def _decode_line(line: bytes, fields: Collection[str]) -> Row | ProblemError:
-    if len(line) > MAX_ROW:
-        return ProblemError(f"longer than {MAX_ROW >> 20} MiB")
-    try:
-        raw = decode_row(line, dict[str, msgspec.Raw])
-        return {name: msgspec.json.decode(raw[name]) for name in fields if name in raw}
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        return ProblemError(f"is no JSON object: {_first_line(error)}")
+        for line in filter(bytes.strip, json_lines(file, MAX_ROW)):
+            row: Row | ProblemError = ProblemError(f"longer than {MAX_ROW >> 20} MiB")
+            if len(line) <= MAX_ROW:
+                try:
+                    raw = decode_row(line, dict[str, msgspec.Raw])
+                    row = {name: msgspec.json.decode(raw[name]) for name in fields if name in raw}
+                except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+                    row = ProblemError(f"is no JSON object: {_first_line(error)}")
+            yield row
 
 
 def _parquet(path: Path, fields: Collection[str]) -> Iterator[Row]:
@@ -253,8 +244,7 @@ def unpack(text: str) -> str:
     return string
 
 
-_STDIN = frozenset({"", "stdin", "stdin_stdout"})
-
+CLASS_FORM = "ANSWER FORMAT: one ```python block with the whole class Solution and nothing after it."
 FORM = (
     "Read the input from stdin and write the answer to stdout.\n\nANSWER FORMAT: one ```python block with the whole "
     "program and nothing after it."
@@ -299,23 +289,13 @@ class LiveCodeBenchRow(msgspec.Struct, frozen=True):
     metadata: _Text | None = ""
 
 
-class CodeforcesRow(msgspec.Struct, frozen=True):
-    problem: Annotated[str, Meta(min_length=1, max_length=1 << 20)]
-    tests: str
-
-
 _Method = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
 
 
 class _Test(msgspec.Struct, frozen=True):
     input: str
     output: str
-    testtype: str = ""
-    type: str = ""
-
-    @property
-    def kind(self) -> str:
-        return self.testtype or self.type
+    testtype: str = "stdin"
 
 
 _Tests = Annotated[list[_Test], Meta(max_length=MAX_TESTS)]
@@ -328,52 +308,34 @@ class _Metadata(msgspec.Struct, frozen=True):
 def live_code_bench(row: LiveCodeBenchRow) -> EvalTask:
     """Raises ProblemError."""
     private = row.private_test_cases
-    try:
+    with translated(ProblemError, "private_test_cases", ProblemError):
         private = private if private.lstrip()[:1] == "[" else unpack(private)  # some mirrors have plain JSON text
-    except ProblemError as error:
-        raise ProblemError(f"private_test_cases {error}") from error
-    tests = [*_tests(row.public_test_cases, "public_test_cases"), *_tests(private, "private_test_cases")]
-    name, question, method = f"{row.platform}/{row.question_id or row.question_title}", row.question_content, ""
-    if {test.kind for test in tests} == {"functional"}:
+    tests = list[_Test]()
+    for field, text in (("public_test_cases", row.public_test_cases), ("private_test_cases", private)):
+        tests += _decode(text, _Tests, f"{field} cannot be used")
+    kinds = {test.testtype for test in tests}
+    if kinds not in ({"stdin"}, {"functional"}):
+        named = ", ".join(sorted(kinds))[:80] or "none"
+        raise ProblemError(f"tests of type {named}, where all have to be stdin, or all functional")
+    question, outputs, after, form = row.question_content.strip(), [test.output for test in tests], "", FORM
+    if "functional" in kinds:
         refusal = "metadata does not name the function that functional tests call"
-        method = _decode(row.metadata or "", _Metadata, refusal).func_name
-        question = f"{question.strip()}\n\nComplete this:\n\n{(row.starter_code or '').strip()}"
-    return _task(question, tests, method, name, _LEVELS.get(row.difficulty))
-
-
-def codeforces(row: CodeforcesRow) -> EvalTask:
-    """Named after its text, because the published rows have no id. Raises ProblemError."""
-    return _task(row.problem, _tests(row.tests, "tests"), prelude="codeforces")
-
-
-def _task(
-    question: str,
-    tests: Sequence[_Test],
-    method: str = "",
-    name: str = "",
-    level: int | None = None,
-    prelude: str = "livecodebench",
-) -> EvalTask:
-    """method: of Solution, which the tests call; empty: they are a program's. name: empty: how the question begins."""
-    name, question = name or " ".join(question.split())[:60], question.strip()
-    if not method:
-        compared = "words" if prelude == "codeforces" else "decimals"
-        return EvalTask(
-            name, f"{question}\n\n{FORM}", _stdin_tests(tests), level=level, prelude=prelude, compared=compared
-        )
+        after = AFTER.replace("METHOD", _decode(row.metadata or "", _Metadata, refusal).func_name)
+        with translated(ProblemError, "the output of a functional test is no JSON", ValueError, RecursionError):
+            outputs = [json.dumps(plain(json.loads(output))) for output in outputs]
+        question, form = f"{question}\n\nComplete this:\n\n{(row.starter_code or '').strip()}", CLASS_FORM
     return EvalTask(
-        name=name,
-        prompt=f"{question}\n\nANSWER FORMAT: one ```python block with the whole class Solution and nothing after it.",
-        tests=tuple(_case(test.input, json.dumps(plain(_value(test.output)))) for test in tests),
-        before=BEFORE,
-        after=AFTER.replace("METHOD", method),
-        level=level,
-        prelude=prelude,
+        name=f"{row.platform}/{row.question_id or row.question_title}",
+        prompt=f"{question}\n\n{form}",
+        tests=tuple(
+            json.dumps({"input": test.input, "output": output}) for test, output in zip(tests, outputs, strict=True)
+        ),
+        before=BEFORE if after else "",
+        after=after,
+        prelude="livecodebench",
+        compared="words" if after else "decimals",
+        level=_LEVELS.get(row.difficulty),
     )
-
-
-def _tests(text: str, field: str) -> list[_Test]:
-    return _decode(text, _Tests, f"{field} cannot be used")
 
 
 def _decode(text: str, form: Any, refusal: str) -> Any:
@@ -381,51 +343,21 @@ def _decode(text: str, form: Any, refusal: str) -> Any:
         return msgspec.json.decode(text.encode("utf-8", "surrogatepass"), type=form)
 
 
-def _stdin_tests(tests: Sequence[_Test]) -> tuple[str, ...]:
-    if not tests:
-        raise ProblemError("no tests")
-    other = next((test.kind for test in tests if test.kind not in _STDIN), None)
-    if other is not None:
-        raise ProblemError(f"a test of type {other[:40]!r}, where all have to be of a program that reads stdin")
-    return tuple(_case(test.input, test.output) for test in tests)
-
-
-def _case(given: str, wanted: str) -> str:
-    return json.dumps({"input": given, "output": wanted})
-
-
-def _value(text: str) -> object:
-    try:
-        return cast(object, json.loads(text))
-    except (ValueError, RecursionError) as error:
-        raise ProblemError(f"the output of a functional test is no JSON: {str(error)[:100]}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedSet:
+class PublishedSet(NamedTuple):
     row: type[Any]
     read: Callable[[Any], EvalTask | None]  # None: the row is of another split; raises ProblemError
     published: str  # where its files come from
     rule: str  # of its authors' harness: what an answer need not import, and how output is compared
-    named: bool = True  # have its rows names? Where they have none, two tasks may begin alike, and get numbers
 
 
 _PROMPTS = "an answer has the prompt's own imports"
 NO_PRELUDE = "an answer imports what it uses"
 _LCB = "an answer has LiveCodeBench's imports; equal decimals are the same output"
-_CODEFORCES = "an answer has rllm's imports; the same words in each line are the same output"
 PUBLISHED = {
     "humaneval": PublishedSet(HumanEvalRow, human_eval, "HumanEval.jsonl.gz of openai/human-eval", _PROMPTS),
     "mbpp": PublishedSet(MbppRow, mbpp, "mbpp.jsonl of google-research, or google-research-datasets/mbpp", NO_PRELUDE),
     "livecodebench": PublishedSet(
         LiveCodeBenchRow, live_code_bench, "test.jsonl to test5.jsonl of livecodebench/code_generation_lite", _LCB
-    ),
-    "codeforces": PublishedSet(
-        CodeforcesRow,
-        codeforces,
-        "codeforces/ of agentica-org/DeepCoder-Preview-Dataset on the hub",
-        _CODEFORCES,
-        named=False,
     ),
 }
 NAMES = (HELD_OUT, *PUBLISHED)
@@ -463,16 +395,13 @@ def read_tasks(name: str, files: Sequence[Path], bad: BadRows | None = None) -> 
                 if missing is not None:
                     raise ProblemError(f"has no field {missing}, so it is no row of {name}")
                 task = known.read(msgspec.convert(row, type=known.row))
-                if task and known.named and task.name in names:
+                if task and task.name in names:
                     raise ProblemError(f"a second task called {task.name[:100]}; was a file given twice?")
         except ProblemError as refusal:
             refuse(refusal, bad)
             continue
-        if task is None:
-            continue
-        if not known.named:
-            task = replace(task, name=f"{len(names) + 1}: {task.name}")
-        names.add(task.name)
-        yield task
+        if task is not None:
+            names.add(task.name)
+            yield task
     if not names and not (bad and bad.count):
         raise ProblemError(f"{', '.join(map(str, files))}: no task of {name}'s test split")

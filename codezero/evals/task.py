@@ -26,16 +26,9 @@ PRELUDES: dict[str, tuple[str, ...]] = {
     "none": (),
     "typing": ("typing *",),
     "livecodebench": (*(f"{name} *" for name in (*_STARRED, "builtins", "typing")), *_STARRED),
-    "codeforces": (
-        *("sys", "time", "itertools", "itertools accumulate product permutations combinations", "collections"),
-        *("collections Counter OrderedDict deque defaultdict ChainMap", "functools lru_cache", "math"),
-        *("math sqrt sin cos tan ceil fabs floor gcd exp log log2", "fractions", "typing List Tuple", "numpy as np"),
-        *("random", "heapq", "heapq *"),
-    ),
 }
-"""Imports of a harness before an answer: a module alone, under another name, or names of it. `typing` is MapCoder's
-(func_evaluate.py); LiveCodeBench's is that of its testing_util.py, and the one of DeepCoder's Codeforces that of rllm
-(rewards/code_utils/codeforces.py)."""
+"""Imports of a harness before an answer: modules, and where a star follows all of their names. `typing` is MapCoder's
+(func_evaluate.py); LiveCodeBench's is that of its testing_util.py."""
 # limits that it sets
 LIMITS = {"livecodebench": "import sys\nsys.setrecursionlimit(50000)\nsys.set_int_max_str_digits(50000)"}
 
@@ -86,17 +79,16 @@ def _names(prelude: str) -> dict[str, str]:
     """The import that binds each name, the last one that does."""
     names: dict[str, str] = {}
     for entry in PRELUDES[prelude]:
-        module, *given = entry.split()
-        if given[:1] == ["as"]:
-            names[given[1]] = f"import {module} as {given[1]}"
-        elif given == ["*"]:
-            held = importlib.import_module(module)
-            public = getattr(held, "__all__", None) or [name for name in vars(held) if not name.startswith("_")]
-            names |= {name: f"from {module} import {name}" for name in public}
-            if module == "builtins":  # what hides them is hidden in turn
-                names = {name: line for name, line in names.items() if name not in public}
+        module, *star = entry.split()
+        if not star:
+            names[module] = f"import {module}"
+            continue
+        held = importlib.import_module(module)
+        public = getattr(held, "__all__", None) or [name for name in vars(held) if not name.startswith("_")]
+        if module == "builtins":  # they hide again what hid them
+            names = {name: line for name, line in names.items() if name not in public}
         else:
-            names |= {name: f"from {module} import {name}" for name in given} or {module: f"import {module}"}
+            names |= {name: f"from {module} import {name}" for name in public}
     return names
 
 

@@ -1,10 +1,15 @@
-"""The evaluator as every other part knows it."""
+"""The evaluator as every other part knows it, and the one that is an environment's own rule."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from codezero.types import JudgeRates, Metrics, RolloutGroup, ScoredGroup
+from codezero.environment import ScoredEnvironment
+from codezero.errors import EvaluatorError
+from codezero.types import Completion, JudgeRates, Metrics, Problem, RolloutGroup, ScoredGroup, Status, Verdict
+
+logger = logging.getLogger(__name__)
 
 
 class Evaluator(ABC):
@@ -41,3 +46,51 @@ class Evaluator(ABC):
 
     def load(self, folder: Path) -> None:  # noqa: B027
         """Become what `save` wrote. Raises CheckpointError."""
+
+
+def unavailable(why: str) -> Verdict:
+    """Could not tell: masked out, never a 0 that counts."""
+    return Verdict(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, Status.UNAVAILABLE, (why,))
+
+
+def quarantined(*reasons: str) -> Verdict:
+    """An attack on whoever decides: nothing is learned from it."""
+    return Verdict(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, Status.QUARANTINED, reasons)
+
+
+class ScoredEvaluator(Evaluator):
+    """An environment's own rule: the score of an answer is its reward, and every part of it. Nothing is executed.
+
+    An answer on which the rule itself fails is unavailable, never wrong: whoever wrote it loses it, and nobody else.
+    """
+
+    def __init__(self, environment: ScoredEnvironment) -> None:
+        self._environment, self._scored, self._failed = environment, 0, 0
+
+    def score(self, groups: Sequence[RolloutGroup]) -> list[ScoredGroup]:
+        """Raises EvaluatorError where the rule fails on every answer of several."""
+        rows = [tuple(self._verdict(group.problem, each) for each in group.completions) for group in groups]
+        scored = list(map(ScoredGroup, groups, rows))
+        verdicts = [verdict for group in scored for verdict in group.verdicts]
+        failed = [verdict.reasons[0] for verdict in verdicts if verdict.status is Status.UNAVAILABLE]
+        self._scored, self._failed = self._scored + len(verdicts), self._failed + len(failed)
+        if len(failed) == len(verdicts) > 1:
+            raise EvaluatorError(f"environment {self._environment.name}: no answer could be scored: {failed[0]}")
+        return scored
+
+    def metrics(self) -> Metrics:
+        """`judge/...`: of the answers since the last call."""
+        scored, failed, self._scored, self._failed = self._scored, self._failed, 0, 0
+        share = failed / scored if scored else None
+        return {"judge/identity": f"rule of {self._environment.name}", "judge/unavailable_share": share}
+
+    def _verdict(self, problem: Problem, answer: Completion) -> Verdict:
+        try:
+            score = self._environment.score(problem, answer.text)
+        except EvaluatorError as error:
+            logger.warning("%.200s, of %.80r", error, answer.text)
+            return unavailable(f"{error!s:.200}")
+        if score is None:
+            return unavailable("the rule could not tell")
+        reasons = (f"scores {score:.2g}", *(() if answer.finished else ("no end of text",)))
+        return Verdict(score, score, score, score, score, 1.0, Status.JUDGED, reasons)

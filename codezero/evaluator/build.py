@@ -11,13 +11,12 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from codezero.config import EvaluatorConfig, NodeConfig
-from codezero.config.contradictions import JUDGES
+from codezero.config import JUDGES, EvaluatorConfig, NodeConfig
 from codezero.config.learning import source_weights
 from codezero.environment import Environment, ScoredEnvironment
 from codezero.errors import ConfigError, ProblemError, translated
-from codezero.evaluator.base import Evaluator
-from codezero.evaluator.canaries import CanaryLibrary, proven
+from codezero.evaluator.base import Evaluator, ScoredEvaluator
+from codezero.evaluator.calibration import CanaryLibrary, proven
 from codezero.evaluator.own import OwnJudge, OwnReward
 from codezero.models.build import FrozenModels, Say
 from codezero.problems.filters import Novelty
@@ -68,10 +67,11 @@ def build_evaluator(
     `models`: those that a judge may share; None: it has its own. `environment`: whose own rule decides, where it has
     one. `own`: the peer id of this node. Raises ModelError, EvaluatorError, SandboxError and ProblemError."""
     if isinstance(environment, ScoredEnvironment):
-        from codezero.evaluator.scored import ScoredEvaluator
-
         return ScoredEvaluator(environment)
     from codezero.code.worker import StaticGuard
+    from codezero.evaluator.evaluator import ExecutedEvaluator, FrozenEvaluator, HybridEvaluator
+    from codezero.evaluator.evidence import Auditor
+    from codezero.evaluator.reliability import ReliabilityMonitor
     from codezero.evaluator.reward import Rules
 
     settings, weights = config.evaluator, config.reward
@@ -79,38 +79,23 @@ def build_evaluator(
     rules = Rules(weights, config.answer.block, reward)
     guard = stack.enter_context(StaticGuard())
     if config.reward.mode == "rlvr":
-        from codezero.evaluator.executed import ExecutedEvaluator
-
         return ExecutedEvaluator(guard, build_sandbox(config, stack), rules)
-    from codezero.evaluator.evaluator import FrozenEvaluator
-    from codezero.evaluator.evidence import Auditor
-    from codezero.evaluator.reliability import ReliabilityMonitor
-
     judge, audit = build_judge(config, stack, say, models or FrozenModels(config, say), guard), config.audit
     auditor = None  # by default nothing of what is trained on is ever executed
     if audit.share and config.reward.mode == "judge":
         auditor = Auditor(build_sandbox(config, stack), share=audit.share, seed=config.seed, own=own)
     logger.info("judge: canaries are drawn from %s", canaries.name)
-    identity = judge_identity(settings, config.model.quantize)
+    identity, seed = judge_identity(settings, config.model.quantize), config.seed
+    alone = weights.mode == "judge" and reward is None
     monitor = ReliabilityMonitor(
-        judge,
-        guard,
-        canaries.draw,
-        settings,
-        identity=identity,
-        seed=config.seed,
-        auditor=auditor,
-        alone=weights.mode == "judge" and reward is None,
-        progress=say,
+        judge, guard, canaries.draw, settings, identity=identity, seed=seed, auditor=auditor, alone=alone, progress=say
     )
     if weights.mode == "hybrid":
-        from codezero.evaluator.executed import HybridEvaluator
-
-        evaluator = HybridEvaluator(monitor, build_sandbox(config, stack), rules, seed=config.seed)
+        evaluator = HybridEvaluator(monitor, build_sandbox(config, stack), rules, seed=seed)
     else:
         evaluator = FrozenEvaluator(monitor, rules)
     say(f"calibrating the judge on {settings.canaries} solutions known to be right or wrong")
-    evaluator.calibrate()
+    monitor.calibrated()
     return evaluator
 
 
@@ -132,10 +117,10 @@ def build_judge(config: NodeConfig, stack: ExitStack, say: Say, models: FrozenMo
         return with_own_solutions(judge, guard)
     if settings.kind == "custom":
         return OwnJudge(settings.object)
-    from codezero.evaluator.openai_judge import endpoint_judge
+    from codezero.evaluator.openai_judge import ENDPOINT_JUDGES
 
     say(f"asking the judge at {settings.url}")
-    judge = stack.enter_context(endpoint_judge(settings))
+    judge = stack.enter_context(ENDPOINT_JUDGES[settings.kind](settings))
     judge.check()
     return judge
 

@@ -1,23 +1,31 @@
-"""The frozen evaluator: rollout groups -> a verdict per completion. Never runs code, never learns.
+"""Evaluators of code: rollout groups -> a verdict per completion. The frozen one never runs code, and none learns.
 
 Static pass in a guarded child (`code/report.py`) -> canonical code -> the judge's scores (`judge.py`), once for each
 distinct program and question -> calibrated probability (`reliability.py` limits how far the judge is believed) ->
-composite reward (`reward.py`).
+composite reward (`reward.py`). Opt-in: the tests decide, executed in a sandbox, everywhere (rlvr) or with the judge
+behind it (hybrid). Static pass, quarantine, caps and reward are the same; what stays undecided is unavailable, never
+wrong.
 """
 
+import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 
 from codezero.code.report import StaticReport
+from codezero.code.worker import StaticGuard
 from codezero.errors import EvaluatorError
-from codezero.evaluator.calibration import NO_OPINION, Calibration
+from codezero.evaluator.base import quarantined, unavailable
+from codezero.evaluator.calibration import NO_OPINION
 from codezero.evaluator.evidence import JudgedAttempt
 from codezero.evaluator.reliability import ReliabilityMonitor
-from codezero.evaluator.reward import RULES, Attempt, Rules, StaticEvaluator, unavailable, verdict
+from codezero.evaluator.reward import RULES, Attempt, Rules, StaticEvaluator, verdict
 from codezero.evaluator.types import Program, program
-from codezero.types import JudgeRates, Metrics, Problem, ScoredGroup, Verdict
+from codezero.sandbox.base import TRUTH, Execution, Job, Outcome, Sandbox
+from codezero.types import BELIEF, JudgeRates, Metrics, Problem, ScoredGroup, Standing, Status, Style, Verdict, mean
 
 logger = logging.getLogger(__name__)
+
+CLAIMS = Execution(Outcome.UNKNOWN, "the expected values are a proposer's claims")
 
 
 class FrozenEvaluator(StaticEvaluator):
@@ -27,26 +35,19 @@ class FrozenEvaluator(StaticEvaluator):
         super().__init__(monitor.guard, rules)
         self.monitor, self._gated, self.nested = monitor, gated, (monitor,)
 
-    def calibrate(self) -> Calibration:
-        """Judge the canaries, unless that is done. Raises EvaluatorError."""
-        return self.monitor.calibrated()
-
-    def covered(self, problems: Sequence[Problem]) -> list[Problem]:
-        """Those that are like the canaries': of others every verdict is unavailable. Raises EvaluatorError."""
-        limits = self.monitor.limits(problems)
-        return [problem for problem in problems if problem.id not in limits]
-
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
         """Every verdict is unavailable while the judge cannot be asked, and where a problem is unlike the canaries'."""
         try:
             limits = self.monitor.limits(problem for problem, _ in attempts)
-            programs = [
-                None if problem.id in limits else program(problem, report)
-                for (problem, _), report in zip(attempts, reports, strict=True)
-            ]
+            pairs = zip(attempts, reports, strict=True)
+            programs = [None if asked.id in limits else program(asked, report) for (asked, _), report in pairs]
             opinions = self._opinions(programs)
-        except EvaluatorError as error:
-            return [self._masked(error)] * len(attempts)
+        except EvaluatorError as error:  # certain failures too: alone they would be compared only with each other
+            self.memory.outages += 1
+            if self.memory.outages == 1 or self.memory.outages % 100 == 0:
+                times = "" if self.memory.outages == 1 else f" ({self.memory.outages} times in all)"
+                logger.warning("the judge cannot be asked, so nothing is learned%s: %s", times, error)
+            return [unavailable(f"the judge cannot be asked: {error}")] * len(attempts)
         return [
             unavailable(limits[problem.id])
             if problem.id in limits
@@ -56,12 +57,10 @@ class FrozenEvaluator(StaticEvaluator):
 
     def review(self, iteration: int, scored: Sequence[ScoredGroup]) -> None:
         """Once an iteration: test the judge itself. Raises EvaluatorError, SandboxError and AlarmError."""
-        rows = [
-            (group.group, completion, judged)
-            for group in scored
-            for completion, judged in zip(group.group.completions, group.verdicts, strict=True)
-            if judged.trainable
-        ]
+        pairs = (
+            (each.group, *pair) for each in scored for pair in zip(each.group.completions, each.verdicts, strict=True)
+        )
+        rows = [(group, completion, judged) for group, completion, judged in pairs if judged.trainable]
         reports = self.reports([(group.problem, completion) for group, completion, _ in rows])  # they are still cached
         attempts = [
             JudgedAttempt(group.problem, report.code, group.peer_id, judged.correctness, program(group.problem, report))
@@ -86,14 +85,6 @@ class FrozenEvaluator(StaticEvaluator):
         """`judge/...` and `audit/...`: skill on canaries, alarms, and shares of the verdicts since the last call."""
         return self.monitor.metrics() | super().metrics() | {"judge/outages": self.memory.outages}
 
-    def _masked(self, error: EvaluatorError) -> Verdict:
-        """For the whole group, certain failures too: alone they would be compared only with each other."""
-        self.memory.outages += 1
-        if self.memory.outages == 1 or self.memory.outages % 100 == 0:
-            times = "" if self.memory.outages == 1 else f" ({self.memory.outages} times in all)"
-            logger.warning("the judge cannot be asked, so nothing is learned%s: %s", times, error)
-        return unavailable(f"the judge cannot be asked: {error}")
-
     def _opinions(self, programs: Sequence[Program | None]) -> Mapping[Program | None, tuple[float | None, str]]:
         """Probability of each distinct program, or why there is none; the pending canaries are read among them,
         unmarked. A judge without weight is not asked. Raises EvaluatorError."""
@@ -113,3 +104,70 @@ class FrozenEvaluator(StaticEvaluator):
             item: (calibration.opinion(reading.scores), reading.why_not or "the judge abstains")
             for item, reading in readings.items()
         }
+
+
+class ExecutedEvaluator(StaticEvaluator):
+    """Verdicts by execution; `weights.executed` of the attempts, chosen by `seed`."""
+
+    def __init__(self, guard: StaticGuard, sandbox: Sandbox, rules: Rules = RULES, *, seed: int = 0) -> None:
+        super().__init__(guard, rules)
+        self._sandbox, self._seed, share = sandbox, seed, rules.weights.executed
+        which = "every attempt is" if share == 1 else f"{share:.0%} of the attempts are"
+        logger.warning("reward.mode: %s EXECUTED in a sandbox, and the outcome is the reward", which)
+
+    def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
+        jobs = [self._job(problem, report) for (problem, _), report in zip(attempts, reports, strict=True)]
+        executed = self._sandbox.run_distinct(job for job in jobs if job is not None)
+        return [
+            self._verdict(report, CLAIMS if job is None else executed[job], completion.finished)
+            for (_, completion), report, job in zip(attempts, reports, jobs, strict=True)
+        ]
+
+    def metrics(self) -> Metrics:
+        return super().metrics() | {"judge/identity": "rlvr"}
+
+    def _job(self, problem: Problem, report: StaticReport) -> Job | None:
+        """The code to execute; None where the static pass decides, the tests show nothing, or it is never drawn."""
+        if report.code is None or program(problem, report) is None or problem.standing is Standing.CLAIMED:
+            return None
+        named = f"{self._seed} {problem.id} {report.code}".encode(errors="replace")
+        if int.from_bytes(hashlib.sha256(named).digest()[:6]) >= self._rules.weights.executed * (1 << 48):
+            return None
+        return Job(report.code, problem.tests, problem.style is Style.STDIO)
+
+    def _verdict(self, report: StaticReport, execution: Execution, finished: bool) -> Verdict:
+        if execution.cheats:
+            return quarantined(execution.reason)
+        passed = TRUTH[execution.outcome]
+        source = f"executed: {execution.reason or 'passes every test'};"
+        correctness = None if passed is None else float(passed)
+        return verdict(report, correctness, finished, execution.reason, source=source, weights=self._rules.weights)
+
+
+class HybridEvaluator(FrozenEvaluator):
+    """Verdicts by execution where a sandbox decides, and by the judge elsewhere. Some of the
+    executed attempts join the judge's canaries as what they turned out to be: what the judge says of the others is
+    calibrated on the policy's own programs (hybrid rewards: SWE-RM, arXiv 2512.21919). Each verdict's reasons say which
+    of the two it is of."""
+
+    def __init__(self, monitor: ReliabilityMonitor, sandbox: Sandbox, rules: Rules = RULES, *, seed: int = 0) -> None:
+        super().__init__(monitor, rules)
+        self._executed = ExecutedEvaluator(monitor.guard, sandbox, rules, seed=seed)
+        self._decided: list[bool] = []
+
+    def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
+        executed = self._executed.judge(attempts, reports)
+        programs = [program(problem, report) for (problem, _), report in zip(attempts, reports, strict=True)]
+        self.monitor.join(
+            (problem, read, first.correctness >= BELIEF)
+            for (problem, _), read, first in zip(attempts, programs, executed, strict=True)
+            if read is not None and first.status is Status.JUDGED
+        )
+        self._decided += [first.status is not Status.UNAVAILABLE for first in executed]
+        pairs = zip(executed, super().judge(attempts, reports), strict=True)
+        return [second if first.status is Status.UNAVAILABLE else first for first, second in pairs]
+
+    def metrics(self) -> Metrics:
+        """Also `judge/executed_share`: of the verdicts since the last call, those that need no judge."""
+        decided, self._decided = self._decided, []
+        return super().metrics() | {"judge/executed_share": mean(decided)}

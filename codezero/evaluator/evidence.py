@@ -13,23 +13,12 @@ from random import Random
 
 import numpy as np
 
-from codezero.evaluator.calibration import SKILL, Calibration, calibrate
-from codezero.evaluator.canaries import CanaryKind
+from codezero import stats
+from codezero.evaluator.calibration import SKILL, Calibration, CanaryKind
 from codezero.evaluator.types import Program
 from codezero.sandbox.base import TRUTH, Job, Sandbox
-from codezero.stats import (
-    GroupOrder,
-    Interval,
-    WithinGroups,
-    auroc,
-    auroc_interval,
-    ece,
-    group_order,
-    mean_interval,
-    wilson,
-    within_groups,
-)
-from codezero.types import BELIEF, JudgeRates, Metrics, Problem, ScoredGroup, Standing, Status, Style, mean
+from codezero.stats import GroupOrder, Interval, WithinGroups, auroc, auroc_interval, group_order, within_groups
+from codezero.types import BELIEF, Metrics, Problem, ScoredGroup, Standing, Status, Style, mean
 
 MOST_BELIEVED = 0.10  # share of attacks or transplants that may be believed, if no more of mutants is
 MOST_LOST = 0.05  # AUROC on canaries that may be lost since calibration
@@ -112,7 +101,7 @@ def executed_metrics(pairs: Sequence[Pair], orders: Sequence[GroupOrder]) -> Met
     scores, truths = [score for score, _ in pairs], [truth for _, truth in pairs]
     return {
         "judge/auroc": auroc(scores, truths) if 0 < sum(truths) < len(truths) else None,
-        "judge/ece": ece(np.array(scores), np.array(truths)) if pairs else None,
+        "judge/ece": stats.ece(np.array(scores), np.array(truths)) if pairs else None,
         "judge/believed": mean(scores),
         "judge/false_positive_share": mean(score >= BELIEF for score, truth in pairs if not truth),
         "judge/false_negative_share": mean(score < BELIEF for score, truth in pairs if truth),
@@ -131,15 +120,14 @@ def event_rate(weighted: Sequence[tuple[float, bool]]) -> EventRate:
     if share is None:
         return EventRate(None, Interval(0.0, 1.0), 0)
     effective = sum(weight for weight, _ in weighted) ** 2 / sum(weight**2 for weight, _ in weighted)
-    return EventRate(share, wilson(min(1.0, share), effective), len(weighted))
+    return EventRate(share, stats.wilson(min(1.0, share), effective), len(weighted))
 
 
 def gap_of(pairs: Sequence[Pair]) -> Gap | None:
     """None for too few."""
     if len(pairs) < LEAST_EXECUTED:
         return None
-    mean, low, high = mean_interval([belief - passed for belief, passed in pairs])
-    return Gap(mean, low, high, len(pairs))
+    return Gap(*stats.mean_interval([belief - passed for belief, passed in pairs]), len(pairs))
 
 
 def too_much_believed(what: str, rate: EventRate, mutants: EventRate) -> str:
@@ -182,23 +170,12 @@ def newest(canaries: Sequence[JudgedCanary], size: int) -> list[JudgedCanary]:
     return kept
 
 
-def fit_canaries(canaries: Sequence[JudgedCanary], names: Sequence[str]) -> Calibration:
-    read = [(each.scores, each.right, each.problem) for each in canaries if each.scores is not None]
-    scores, right, problems = zip(*read, strict=True) if read else ((), (), ())
-    return calibrate(names, scores, right, problems)
-
-
-def canary_auroc(canaries: Sequence[JudgedCanary], calibration: Calibration) -> tuple[float, float, float]:
-    """(AUROC, low, high) of the present calibration; NaN without both kinds."""
-    read = [(canary.right, canary.scores) for canary in canaries if canary.scores is not None]
-    return auroc_interval([calibration.probability(scores) for _, scores in read], [right for right, _ in read])
-
-
 def canary_alarms(canaries: Sequence[JudgedCanary], known: Calibration, first: float | None, alone: bool) -> list[str]:
     """Results of the drift tests on canaries. first: AUROC as first calibrated. alone: no other reward teaches."""
     if known.fit is None:
         return ["has no proven skill: only form can be learned"] * alone
-    now, _, high = canary_auroc(canaries, known)
+    read = [(known.probability(canary.scores), canary.right) for canary in canaries if canary.scores is not None]
+    now, _, high = auroc_interval([chance for chance, _ in read], [right for _, right in read])
     kinds = (CanaryKind.ATTACK, CanaryKind.TRANSPLANT, CanaryKind.MUTANT)
     attacks, transplants, mutants = (believed(canaries, known, kind, right=False) for kind in kinds)
     return [
@@ -222,15 +199,6 @@ def canary_rates(canaries: Sequence[JudgedCanary], known: Calibration) -> tuple[
     """Return the shares believed of the canaries known to be (wrong, right)."""
     wrong = (CanaryKind.MUTANT, CanaryKind.ATTACK, CanaryKind.TRANSPLANT)
     return believed(canaries, known, *wrong, right=False), believed(canaries, known, CanaryKind.REFERENCE, right=True)
-
-
-def judge_rates(canaries: Sequence[JudgedCanary], known: Calibration, *, believes_all: bool) -> JudgeRates | None:
-    """Return how often the judge errs; None: unknown. One without weight `believes_all`."""
-    wrong, right = canary_rates(canaries, known)
-    if wrong.share is None or right.share is None:
-        return None
-    shares = (1.0, 0.0) if believes_all else (wrong.share, 1 - right.share)
-    return JudgeRates(*shares, wrong.count, right.count)
 
 
 def belief_metrics(canaries: Sequence[JudgedCanary], known: Calibration) -> Metrics:
@@ -333,12 +301,11 @@ def draw_attempts(attempts: Sequence[JudgedAttempt], share: float, chance: Rando
 
 def audit_rates(rows: Sequence[Audited]) -> dict[str, EventRate]:
     """Shares of the decided attempts by execution, `success`, and of judged against executed truth."""
-    decided = [(row, bool(row.passed)) for row in rows if row.passed is not None]
-    right = [row for row, passed in decided if passed]
-    wrong = [row for row, passed in decided if not passed]
+    decided = [row for row in rows if row.passed is not None]
+    right, wrong = [row for row in decided if row.passed], [row for row in decided if not row.passed]
     return {
-        "success": event_rate([(row.weight, passed) for row, passed in decided]),
-        "precision": event_rate([(row.weight, passed) for row, passed in decided if row.correctness >= BELIEF]),
+        "success": event_rate([(row.weight, bool(row.passed)) for row in decided]),
+        "precision": event_rate([(row.weight, bool(row.passed)) for row in decided if row.correctness >= BELIEF]),
         "recall": event_rate([(row.weight, row.correctness >= BELIEF) for row in right]),
         "false_positive": event_rate([(row.weight, row.correctness >= BELIEF) for row in wrong]),
         "false_negative": event_rate([(row.weight, row.correctness < BELIEF) for row in right]),

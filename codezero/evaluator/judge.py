@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 
 from codezero.code.parsing import fence
-from codezero.code.report import StaticReport, StaticRequest
+from codezero.code.report import StaticRequest
 from codezero.code.worker import StaticGuard
-from codezero.errors import ConfigError, EvaluatorError, translated
+from codezero.errors import EvaluatorError, translated
 from codezero.evaluator import judge_prompts as prompts
 from codezero.evaluator.judge_prompts import SCORES, FollowUp
 from codezero.evaluator.probe import Probe
@@ -43,6 +43,7 @@ CACHED_READINGS = 65_536
 MOST_WRITTEN = 192  # tokens of an answer of its own
 NO_MEMORY = "the judge ran out of memory; lower evaluator.batch_rows"
 WRITTEN_AT = (0.01, 0.7, 0.7, 0.7)  # temperatures of its own answers; the first is all but greedy
+_Sheets = Sequence[Sequence[FollowUp]]  # of each program, what is asked about it
 _Answers = dict[str, list[AskScores | None]]  # by question; None where a follow-up was too long to read
 
 
@@ -73,10 +74,10 @@ class LikelihoodJudge:
         progress: Callable[[int, int], object] = lambda done, of: None,
     ) -> None:
         """Ask the probe alone where there is one among the questions: likelihood is a part of it, and the others order
-        attempts worse. `share_prefix` False reads every prompt in full. Raises ConfigError for an unknown question."""
-        if unknown := sorted(set(questions) - set(SCORES)):
-            raise ConfigError(f"evaluator.questions: {unknown[0]} is unknown; choose any of: {', '.join(SCORES)}")
-        self._yes_no = _single_tokens(loaded)
+        attempts worse. `share_prefix` False reads every prompt in full."""
+        ids = encode_completions(loaded.tokenizer, list(chain(*prompts.YES_NO_WORDS)))
+        spelled = [(yes[0], no[0]) for yes, no in zip(ids[::2], ids[1::2], strict=True) if len(yes) == len(no) == 1]
+        self._yes_no = [(yes, no) for yes, no in spelled if yes != no]  # of every spelling that is one token in both
         mute = {prompts.YES_NO, prompts.PER_TEST} & set(questions) if not self._yes_no else set[str]()
         self.unused = "the tokenizer has no single tokens for Yes and No" if mute else ""
         mute |= set() if probe else {prompts.PROBE}
@@ -125,8 +126,7 @@ class LikelihoodJudge:
         answers: list[list[str]] = [[] for _ in questions]
         with translated(EvaluatorError, NO_MEMORY, torch.OutOfMemoryError, reason=False):
             for seed, temperature in enumerate(WRITTEN_AT if fits else ()):
-                prompts = [heads[at] for at in fits]
-                drawn = OwnLoop(self._loaded).draw(prompts, 1, MOST_WRITTEN, temperature, seed)
+                drawn = OwnLoop(self._loaded).draw([heads[at] for at in fits], 1, MOST_WRITTEN, temperature, seed)
                 for at, draw in zip(fits, drawn, strict=True):
                     answers[at].append(str(self._tokenizer.decode(draw.ids, skip_special_tokens=True)))
         return answers
@@ -147,17 +147,11 @@ class LikelihoodJudge:
         ]
         each = len(prompts.CONTENT_FREE)
         priors = {task: prompts.mean_of_all(biases[at * each :][:each]) for at, task in enumerate(of_task)}
-        return [
-            self._reading(reply, priors.get(prompts.task(program)))
-            for program, reply in zip(programs, replies, strict=False)
-        ]
+        pairs = zip(programs, replies, strict=False)
+        return [self._reading(reply, priors.get(prompts.task(program))) for program, reply in pairs]
 
     def _ask(
-        self,
-        programs: Sequence[Program],
-        sheets: Sequence[Sequence[FollowUp]],
-        score_code: bool,
-        layers: Sequence[int] = (),
+        self, programs: Sequence[Program], sheets: _Sheets, score_code: bool, layers: Sequence[int] = ()
     ) -> list[_Reply | None]:
         """The model's scores of each program and of each follow-up on its sheet; None: too long to read."""
         heads = encode_prompts(self._tokenizer, [prompts.task(program) for program in programs])
@@ -175,23 +169,22 @@ class LikelihoodJudge:
             fitting = [pair for pair, total in zip(asks, lengths, strict=True) if total <= self._most_tokens]
             rows.append(PrefixRow(tuple(head), code, tuple(ask for prompt, ask in fitting if not prompt)))
             rows += [PrefixRow(prompt, (), (ask,)) for prompt, ask in fitting if prompt]
-        end = self._end if score_code else None
-        scores = iter(self._reader.read(rows, end=end, choices=choices, layers=layers))
-        replies: list[_Reply | None] = []
+        scores = self._reader.read(rows, end=self._end if score_code else None, choices=choices, layers=layers)
+        replies, read = list[_Reply | None](), iter(scores)
         for code, sheet, fit in zip(codes, sheets, fits, strict=True):
             if fit is None:
                 replies.append(None)
                 continue
-            own = next(scores)
+            own = next(read)
             shared = iter(own.asks)  # all follow the code, or none does
             answers: _Answers = {follow_up.question: [] for follow_up in sheet}
             for follow_up, is_read in zip(sheet, fit, strict=True):
-                answer = (next(shared) if own.asks else next(scores).asks[0]) if is_read else None
+                answer = (next(shared) if own.asks else next(read).asks[0]) if is_read else None
                 answers[follow_up.question].append(answer)
             replies.append(_Reply(self._code_scores(own, code), own.state, answers))
         return replies
 
-    def _asks(self, programs: Sequence[Program], sheets: Sequence[Sequence[FollowUp]]) -> list[list[tuple[Ids, Ask]]]:
+    def _asks(self, programs: Sequence[Program], sheets: _Sheets) -> list[list[tuple[Ids, Ask]]]:
         """Each follow-up as (a prompt of its own, empty where it follows the code; ask)."""
         distinct = list(dict.fromkeys(chain(*sheets)))
         begun = dict(zip(distinct, self._ids([follow_up.begun for follow_up in distinct]), strict=True))
@@ -258,13 +251,6 @@ def _output_scores(answers: Sequence[AskScores | None]) -> tuple[float | None, f
         return None, None
     share = sum(bool((scores.gap >= 0).all()) for scores in known) / len(known)
     return share, float(torch.cat([scores.logprob for scores in known]).mean())
-
-
-def _single_tokens(loaded: LoadedModel) -> list[tuple[int, int]]:
-    """(yes, no) ids of every spelling that is one token in both."""
-    ids = encode_completions(loaded.tokenizer, [word for pair in prompts.YES_NO_WORDS for word in pair])
-    pairs = zip(ids[::2], ids[1::2], strict=True)
-    return [(yes[0], no[0]) for yes, no in pairs if len(yes) == len(no) == 1 and yes != no]
 
 
 AGREEMENT = "agreement"  # 1: returns the same as an own solution; 0: differs from each; None: there is none
@@ -344,8 +330,9 @@ class AgreeingJudge:
         ]
         reports = iter(self._guard.check_many(list(chain(*requests))))
         for each, texts in zip(pending, requests, strict=True):
-            codes = [_usable(report) for _, report in zip(texts, reports, strict=False)]
-            self._own[each] = [code for code in dict.fromkeys(codes) if code is not None]
+            checked = [report for _, report in zip(texts, reports, strict=False)]
+            usable = [it for it in checked if not (it.unavailable or it.quarantine or it.certain_failure)]
+            self._own[each] = [code for code in dict.fromkeys(it.canonical for it in usable) if code is not None]
 
 
 def _task_of(program: Program) -> _Task:
@@ -356,8 +343,3 @@ def _with_agreement(reading: Reading, own: str | _Other) -> Reading:
     if reading.scores is None:
         return reading
     return Reading((*reading.scores, None if own is _Other.ALONE else float(isinstance(own, str))))
-
-
-def _usable(report: StaticReport) -> str | None:
-    wrong = report.unavailable or report.quarantine or report.certain_failure
-    return None if wrong else report.canonical

@@ -24,16 +24,8 @@ from codezero.errors import EndpointError, EvaluatorError
 from codezero.evaluator import judge_prompts as prompts
 from codezero.evaluator.judge_prompts import FLOOR, LEAST_MASS
 from codezero.evaluator.types import Program, Reading
-from codezero.models.openai_client import (
-    Answers,
-    EndpointClient,
-    EndpointRequest,
-    InvalidResponse,
-    RejectedRequest,
-    UnavailableEndpoint,
-    UnusableEndpoint,
-    decode,
-)
+from codezero.models import openai_client
+from codezero.models.openai_client import Answers, EndpointClient, EndpointRequest, InvalidResponse, decode
 
 logger = logging.getLogger(__name__)
 
@@ -188,18 +180,9 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
         self._client = EndpointClient[Answer](
             "judge", "evaluator", settings.url, requests=settings.requests, seconds=settings.seconds
         )
-        self._echoes = True  # does the server echo what it is sent? `check` sets it
+        self.url = self._client.url  # without the /v1 that its end may have
+        self.reads_likelihood = not {*GAPS}.isdisjoint(self.names)  # and the server gives it: `check` finds out
         self._cache: dict[bytes, Answer] = {}
-
-    @property
-    def url(self) -> str:
-        """Without the /v1 that its end may have."""
-        return self._client.url
-
-    @property
-    def reads_likelihood(self) -> bool:
-        """True if the server gives the log-probabilities of a prompt; known after `check`."""
-        return self._echoes and bool({*GAPS} & {*self.names})
 
     def __exit__(self, *_: object) -> None:
         self._client.close()
@@ -207,17 +190,17 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
     def check(self) -> None:
         """Send a request of each kind. Raises EvaluatorError: one line that says why this judge cannot be used."""
         probe = self._yes_no(PROBE.question, PROBE.code, prompts.ABOUT_ALL)[0]
-        echo = self._echo(PROBE) if {*GAPS} & {*self.names} else None
+        echo = self._echo(PROBE) if self.reads_likelihood else None
         answers = self._client.ask([probe] if echo is None else [probe, echo])
         if isinstance(answer := answers[probe], EndpointError):
             raise self._error(answer) from answer
         if answer is None:
-            logger.warning("the judge at %s does not begin its answer with Yes or No", self._client.url)
+            logger.warning("the judge at %s does not begin its answer with Yes or No", self.url)
         failure = None if echo is None else answers[echo]
-        passing = isinstance(failure, UnavailableEndpoint)
-        if isinstance(failure, NoEcho | RejectedRequest | UnusableEndpoint) and not passing:
-            self._echoes = False
-            logger.warning("the judge at %s gives no likelihood of a program: it %s", self._client.url, failure)
+        passing = isinstance(failure, openai_client.UnavailableEndpoint)
+        if isinstance(failure, NoEcho | openai_client.RejectedRequest | openai_client.UnusableEndpoint) and not passing:
+            self.reads_likelihood = False
+            logger.warning("the judge at %s gives no likelihood of a program: it %s", self.url, failure)
 
     def read(self, programs: Sequence[Program], wanted: frozenset[str]) -> list[Reading]:
         """Same program, same reading; within the deadline. Raises EvaluatorError when nothing at all was answered."""
@@ -229,9 +212,7 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
         missing = [request for request, key in keys.items() if key not in self._cache]
         answers = {request: self._cache[key] for request, key in keys.items() if key in self._cache}
         fresh = self._ask(missing) if missing else {}
-        self._cache |= {
-            keys[request]: value for request, value in fresh.items() if not isinstance(value, EndpointError)
-        }
+        self._cache |= {keys[it]: value for it, value in fresh.items() if not isinstance(value, EndpointError)}
         for key in list(self._cache)[:-CACHED_ANSWERS]:
             del self._cache[key]
         readings = {program: self._reading(program, wanted, answers | fresh) for program in programs}
@@ -280,7 +261,7 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
         scores: dict[str, float | None] = {}
         if prompts.YES_MARGIN in wanted:
             scores[prompts.YES_MARGIN] = margin(prompts.ABOUT_ALL)
-        if wanted & {*GAPS} and self._echoes:
+        if wanted & {*GAPS} and self.reads_likelihood:
             gaps = answer(self._echo(program))
             scores |= zip(GAPS, gaps, strict=True) if isinstance(gaps, tuple) else {}
         if wanted & {*TESTS}:
@@ -294,7 +275,7 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
             trial = self._yes_no(PROBE.question, PROBE.code, prompts.ABOUT_ALL)[:1]
             self._client.ask(trial, min(TRIAL_SECONDS, self._seconds / 2))
             if not self._client.pause:
-                logger.info("the judge at %s answers again", self._client.url)
+                logger.info("the judge at %s answers again", self.url)
         return self._client.ask(requests, until - time.monotonic())
 
     def _reading(self, program: Program, wanted: frozenset[str], answers: Answers[Answer]) -> Reading:
@@ -313,7 +294,7 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
         return Reading(None, "the judge has no opinion of this program") if silent else Reading(values)
 
     def _error(self, reason: EndpointError) -> EvaluatorError:
-        return EvaluatorError(f"the judge at {self._client.url} {reason}")
+        return EvaluatorError(f"the judge at {self.url} {reason}")
 
 
 class OllamaJudge(OpenAIJudge):
@@ -329,9 +310,7 @@ class OllamaJudge(OpenAIJudge):
         return EndpointRequest("/api/chat", msgspec.json.encode(body), ollama_margin)
 
 
-def endpoint_judge(settings: EvaluatorConfig) -> OpenAIJudge:
-    """The judge of `evaluator.kind` openai or ollama. Raises ConfigError."""
-    return {"openai": OpenAIJudge, "ollama": OllamaJudge}[settings.kind](settings)
+ENDPOINT_JUDGES = {"openai": OpenAIJudge, "ollama": OllamaJudge}  # by `evaluator.kind`
 
 
 def _messages(turns: Sequence[str]) -> list[dict[str, str]]:

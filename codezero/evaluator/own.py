@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from codezero.config.contradictions import JUDGES, REWARDS
+from codezero.config import JUDGES, REWARDS
 from codezero.config.learning import named
 from codezero.errors import ConfigError, EvaluatorError, OwnCodeError
-from codezero.evaluator.reward import unavailable
+from codezero.evaluator.base import unavailable
 from codezero.evaluator.types import Program, Reading
 from codezero.system.plugins import blamed, load_object
 from codezero.types import ScoredGroup, Verdict

@@ -25,11 +25,10 @@ from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.config import EvaluatorConfig
 from codezero.errors import AlarmError
-from codezero.evaluator import evidence
-from codezero.evaluator.calibration import Calibration, read_all
-from codezero.evaluator.canaries import Canary, CanaryKind, draw_canaries, transplants
+from codezero.evaluator import calibration, evidence
+from codezero.evaluator.calibration import Calibration, Canary, CanaryKind, draw_canaries
 from codezero.evaluator.evidence import Audited, Auditor, Gap, JudgedAttempt, JudgedCanary, Look
-from codezero.evaluator.types import Judge, Program, Reading, program, request, unread
+from codezero.evaluator.types import Judge, Program, Reading, program, request
 from codezero.stats import GroupOrder, WithinGroups, within_groups
 from codezero.system.state import StateFile
 from codezero.types import BELIEF, JudgeRates, Metrics, Problem, ScoredGroup, Style, Worked
@@ -235,9 +234,14 @@ class ReliabilityMonitor(StateFile[Memory], file="watch.json", schema=Memory):
                 )
 
     def rates(self) -> JudgeRates | None:
-        """Return the error rates on the newest canaries; None before the judge was calibrated."""
-        known = self.memory.calibration
-        return known and evidence.judge_rates(self.memory.canaries, known, believes_all=not self.weight)
+        """Return how often it errs on the newest canaries; None: unknown. One without weight believes all."""
+        if (known := self.memory.calibration) is None:
+            return None
+        wrong, right = evidence.canary_rates(self.memory.canaries, known)
+        if wrong.share is None or right.share is None:
+            return None
+        shares = (wrong.share, 1 - right.share) if self.weight else (1.0, 0.0)
+        return JudgeRates(*shares, wrong.count, right.count)
 
     def metrics(self) -> Metrics:
         """`judge/...`, and `audit/...` where attempts are audited."""
@@ -273,7 +277,7 @@ class ReliabilityMonitor(StateFile[Memory], file="watch.json", schema=Memory):
         count = self._settings.canaries_per_iteration
         read = ((each, each.program) for each in attempts if each.correctness >= BELIEF)
         believed = [(each.problem, known.code) for each, known in read if known is not None]
-        moves = transplants(believed, count // FOREIGN_SHARE)
+        moves = calibration.transplants(believed, count // FOREIGN_SHARE)
         codes = self.guard.transplant_many([(code, home.entry_point, away.entry_point) for home, code, away in moves])
         pairs = [(away, code) for (_, _, away), code in zip(moves, codes, strict=True) if code is not None]
         carried = [Canary(away, code, right=False, kind=CanaryKind.TRANSPLANT) for away, code in pairs]
@@ -293,20 +297,22 @@ class ReliabilityMonitor(StateFile[Memory], file="watch.json", schema=Memory):
         """Read every canary with every score, and fit. Raises EvaluatorError."""
         memory = self.memory
         programs = list(dict.fromkeys(canary.program for canary in memory.canaries if canary.program is not None))
-        readings = read_all(self.judge, programs, self._progress)
+        readings = calibration.read_all(self.judge, programs, self._progress)
         memory.canaries = [
             canary if canary.program is None else replace(canary, scores=readings[canary.program].scores)
             for canary in memory.canaries
         ]
-        fitted = memory.calibration = evidence.fit_canaries(memory.canaries, self.judge.names)
+        read = [(each.scores, each.right, each.problem) for each in memory.canaries if each.scores is not None]
+        scores, right, problems = zip(*read, strict=True) if read else ((), (), ())
+        fitted = memory.calibration = calibration.calibrate(self.judge.names, scores, right, problems)
         memory.refits, memory.coverage = memory.refits + 1, coverage_of(memory.canaries)
         for reason in fitted.reasons:
             logger.info("judge: %s", reason)
         if fitted.fit is None:
-            logger.warning(
-                "the judge has no proven skill and gets weight 0: it tells no attempt from another (%s)",
-                "; ".join([*fitted.reasons, *unread(list(readings.values()))]),
-            )
+            silent = [reading.why_not for reading in readings.values() if reading.scores is None]
+            lost = [f"{len(silent)} of {len(readings)} could not be read: {silent[0]}"] if silent else []
+            what = "the judge has no proven skill and gets weight 0: it tells no attempt from another (%s)"
+            logger.warning(what, "; ".join([*fitted.reasons, *lost]))
         return fitted
 
     def _audit(self, auditor: Auditor, iteration: int, attempts: Sequence[JudgedAttempt]) -> None:

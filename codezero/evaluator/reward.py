@@ -16,7 +16,7 @@ import msgspec
 from codezero.code.report import StaticReport
 from codezero.code.worker import StaticGuard
 from codezero.config import RewardConfig
-from codezero.evaluator.base import Evaluator
+from codezero.evaluator.base import Evaluator, quarantined, unavailable
 from codezero.evaluator.types import request
 from codezero.system.state import StateFile
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup, Status, Verdict
@@ -44,7 +44,9 @@ def verdict(report: StaticReport, correctness: float | None, finished: bool, why
     else:
         status = Status.JUDGED
     judged = (f"{source} {correctness:.0%} likely to pass",) if status is Status.JUDGED else ()
-    parts = correctness, structure(report), adherence(report), format_score(report, finished)
+    # one closed fence and an end of text; one fence, cut off; or none, several or another
+    form = 0.0 if report.code is None or report.flaw else 1.0 if report.closed and finished else 0.5
+    parts = correctness, structure(report), adherence(report), form
     limit, failure = cap(report)
     shares = weights.correctness, weights.structure, weights.adherence, weights.format
     reward = limit * math.fsum(map(mul, shares, parts)) / math.fsum(shares)
@@ -82,13 +84,6 @@ def adherence(report: StaticReport) -> float:
     return sum(checks) / len(checks)
 
 
-def format_score(report: StaticReport, finished: bool) -> float:
-    """1: one closed fence and an end of text; 0.5: one fence, cut off; 0: none, several, or another."""
-    if report.code is None or report.flaw:
-        return 0.0
-    return 1.0 if report.closed and finished else 0.5
-
-
 def flaws(report: StaticReport) -> tuple[str, ...]:
     """Every milder finding, worst first."""
     if not report.parses or not report.entry_defined:
@@ -107,16 +102,6 @@ def flaws(report: StaticReport) -> tuple[str, ...]:
         (report.flaw, report.flaw),
     ]
     return tuple(text for applies, text in findings if applies)
-
-
-def unavailable(why: str) -> Verdict:
-    """Could not tell: masked out, never a 0 that counts."""
-    return Verdict(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, Status.UNAVAILABLE, (why,))
-
-
-def quarantined(*reasons: str) -> Verdict:
-    """An attack on whoever decides: nothing is learned from it."""
-    return Verdict(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, Status.QUARANTINED, reasons)
 
 
 Attempt = tuple[Problem, Completion]

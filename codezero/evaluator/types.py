@@ -39,7 +39,6 @@ class Judge(Protocol):
 
     def forget(self) -> None:
         """At the end of an iteration: drop readings whose last digits depend on their batch, as a restart does."""
-        ...
 
 
 def request(problem: Problem, text: str, block: str = "best") -> StaticRequest:
@@ -55,9 +54,3 @@ def program(problem: Problem, report: StaticReport) -> Program | None:
     examples = () if problem.standing is Standing.CLAIMED else report.examples
     stdio = problem.style is Style.STDIO
     return Program(problem.question, report.canonical, examples, stdio, problem.entry_point, report.kinds)
-
-
-def unread(readings: Sequence[Reading]) -> list[str]:
-    """Say how many could not be read, and why the first."""
-    why = [reading.why_not for reading in readings if reading.scores is None]
-    return [f"{len(why)} of {len(readings)} could not be read: {why[0]}"] if why else []

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from codezero.market.games import OVER, POINT, STEPS, step_of
-from codezero.market.ledger import GameRow, Ledger, opened
+from codezero.market.ledger import GameResult, GameRow, Ledger, opened
 from codezero.market.record import NEWCOMER, PriceRow, Record, price_row, record, without
 from codezero.monitor.run_types import MAX_PEERS
 from codezero.monitor.text import readable_name
@@ -137,16 +137,15 @@ class _Book:
         )
 
     def line(self, row: GameRow) -> GameLine:
-        game, result = row.game, row.result
+        game, result = row.game, row.result or GameResult()
         reports, step, age = self._ledger.reports(game.id), step_of(game, self._round), self._round - game.round
-        ended = "pending" if result is None else "void" if result.void else "settled"
-        others, steps = without(self._me, reports), min(STEPS, max(0, age))
-        prices = result.price if result else price_row(game, others, self._records, steps)
-        win = result.wins.get(self._me) if result else None
+        over = "void" if result.void else "settled"
+        now = price_row(game, without(self._me, reports), self._records, min(STEPS, max(0, age)))
+        prices, win = result.price if row.result else now, result.wins.get(self._me)
         return GameLine(
             id=game.id.hex(),
             round=game.round,
-            state="open" if result is None and age < OVER else ended,
+            state=over if row.result else "open" if age < OVER else "pending",
             phase=f"step {step + 1} of {STEPS}" if step is not None else "announced" if age < 1 else "over",
             rounds_left=max(0, OVER - age),
             opener=readable_name(game.opener),
@@ -154,8 +153,8 @@ class _Book:
             own=[*reports.get(self._me, [None] * STEPS)],
             win=None if win is None else win / POINT,
             price=prices if prices and prices.steps else None,
-            right=result.right if result else None,
-            void=result.void if result else "",
+            right=result.right,
+            void=result.void,
             evidence=[*row.evidence],
         )
 
@@ -172,20 +171,14 @@ class _Book:
         )
 
     def _peers(self) -> list[MarketPeer]:
-        records = dict.fromkeys(self._ledger.balances(), Record()) | self._records
-        me, points = self._me, self._ledger.balance
-        ranked = sorted(records.items(), key=lambda pair: (-pair[1].gain, pair[0]))[:MAX_PEERS]
-        return [
-            MarketPeer(peer, readable_name(peer), peer == me, of.games, of.gain, _no_vote(of), points(peer) / POINT)
-            for peer, of in ranked
-        ]
-
-
-def _no_vote(of: Record) -> str:
-    if of.vote or of.lost:
-        return "worse than a peer that knows nothing" if of.lost else ""
-    few = of.games < NEWCOMER
-    return f"{of.games:.0f} of {NEWCOMER} games that count" if few else "no gain beyond what one opener's games gave it"
+        records, peers = dict.fromkeys(self._ledger.balances(), Record()) | self._records, list[MarketPeer]()
+        for peer, of in sorted(records.items(), key=lambda pair: (-pair[1].gain, pair[0]))[:MAX_PEERS]:
+            few = f"{of.games:.0f} of {NEWCOMER} games that count"
+            none = few if of.games < NEWCOMER else "no gain beyond what one opener's games gave it"
+            why = "worse than a peer that knows nothing" if of.lost else "" if of.vote else none
+            points = self._ledger.balance(peer) / POINT
+            peers.append(MarketPeer(peer, readable_name(peer), peer == self._me, of.games, of.gain, why, points))
+        return peers
 
 
 def _worth(rows: Sequence[dict[str, float]]) -> Worth:

@@ -6,13 +6,14 @@ Runs in a process of its own. It reads what nodes write and signs what they ask 
 import asyncio
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.chain.build import is_ephemeral, open_wallet, usual_recursion_limit
 from codezero.chain.devchain_process import ChainEndpoint
-from codezero.chain.wallet import EphemeralAccount
-from codezero.config import ChainConfig, NodeConfig
+from codezero.chain.wallet import ephemeral_key, forget_ephemeral
+from codezero.config import NodeConfig
 from codezero.inspection.leaderboard import board_page, read_board
 from codezero.inspection.run_details import parts
 from codezero.inspection.status import RunFiles
@@ -52,22 +53,23 @@ def serve_page(config: NodeConfig, run: Path | None, report: Callable[[PageReady
 
 async def _serve(config: NodeConfig, run: Path | None, announce: Callable[[str], None]) -> None:
     """announce: takes each new claim code, or an empty one once a page with an owner is served."""
+
+    def chain_id() -> int | None:
+        endpoint = ChainEndpoint.of(Path(config.chain.directory)) if config.chain.kind == "embedded" else None
+        return config.chain.chain_id or (endpoint.chain_id if endpoint else None)
+
+    wallet = Path(config.chain.wallet)
     login = Login(
         Path(config.login.directory),
         announce=announce,
-        accounts=EphemeralAccount(Path(config.chain.wallet)),
-        chain_id=lambda: _chain_id(config.chain),
+        adopt=partial(ephemeral_key, wallet),
+        adopted=partial(forget_ephemeral, wallet),
+        chain_id=chain_id,
         days=config.login.days,
     )
     if config.chain.kind == "embedded" and login.vault.owner() is None and is_ephemeral(config.chain):
         open_wallet(config.chain)  # a node trains before it needs an account; whoever claims it is to take one over
     app = build_page(config, run, login)
-
-    async def tell_owner(_: "web.Application") -> None:
-        if login.vault.owner() is not None:
-            announce("")
-
-    app.on_startup.append(tell_owner)
     await serve(app, config.login.port, find_entry() if config.login.publish else None)
 
 
@@ -85,8 +87,3 @@ def build_page(config: NodeConfig, run: Path | None, login: Login) -> "web.Appli
     app = build_app(login, routes, origins=config.login.origins)
     app.on_shutdown.append(data.streams.close)
     return app
-
-
-def _chain_id(chain: ChainConfig) -> int | None:
-    endpoint = ChainEndpoint.of(Path(chain.directory)) if chain.kind == "embedded" else None
-    return chain.chain_id or (endpoint.chain_id if endpoint else None)

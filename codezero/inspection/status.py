@@ -1,29 +1,34 @@
-"""A run and its network, read from files alone, for `codezero status`, `swarm peers` and the page.
+"""Runs and a run's network, read from files alone: for `codezero status`, `runs`, `swarm peers` and the page.
 
-What could not be read is unknown, never zero. Text of others is cleaned before a terminal shows it.
+What could not be read is unknown, never zero; of a run that cannot be read it is said why. Text of others is cleaned
+before a terminal shows it.
 """
 
 import contextlib
+import os
 import sqlite3
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from codezero.chain.outbox import OutboxStatus, connect
 from codezero.chain.outbox import read_status as read_outbox
 from codezero.errors import ChainError, ConfigError, SwarmError, UnreadableError, translated
+from codezero.inspection.run_details import read_settings
 from codezero.monitor.hub import HubState, read_state
 from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE
-from codezero.monitor.reader import find_runs
+from codezero.monitor.reader import MAX_BYTES, find_runs, summarise_run
 from codezero.monitor.rollouts_db import measured_levels
 from codezero.monitor.run_state import Fold, History
-from codezero.monitor.run_types import MAX_PEERS, NetworkView, OutboxView, Peer, RunView
-from codezero.monitor.run_view import UNKNOWN, health, level_lines, proposal_lines, view_of
-from codezero.monitor.text import clean, count, duration, readable_name
+from codezero.monitor.run_types import MAX_PEERS, NetworkView, OutboxView, Peer, RunSummary, RunView
+from codezero.monitor.run_view import UNKNOWN, health, problem_lines, view_of
+from codezero.monitor.text import clean, count, duration, measured, percent, readable_name
+from codezero.runs import read_label
 from codezero.swarm.network_status import DIRECT, FILE, FOLDER, NetworkStatus
 from codezero.swarm.network_status import read_status as read_network
 from codezero.system.child import read_process, supervisor_words
@@ -31,6 +36,7 @@ from codezero.system.files import full
 
 MAX_TEXT = 512  # characters of a text that comes from the chain
 MAX_LIST = 32  # addresses and reasons
+MAX_COMPARED = 8  # runs beside each other
 SHARED = (
     *("name", "peer_id", "account", "running", "stopped", "supervisor", "began", "updated", "iteration", "round"),
     *("level", "reward", "limit_seconds", "stand_ins", "attempts", "hindrance", "facts", "tolerated"),
@@ -64,7 +70,11 @@ class RunFiles:
             self.outbox = outbox and read_outbox(outbox)
         except ChainError as error:  # a problem, and not an absence
             self.outbox = OutboxStatus(0, 0, 0, 0, {}, None, str(error))
-        node, network = read_process(self.folder / NODE_FILE), None
+        node, network, sent = read_process(self.folder / NODE_FILE), None, None
+        if self.outbox:
+            reasons = {reason[:MAX_TEXT]: times for reason, times in islice(self.outbox.reasons.items(), MAX_LIST)}
+            sent = msgspec.convert(self.outbox, OutboxView, from_attributes=True)
+            sent = replace(sent, reasons=reasons, problem=sent.problem[:MAX_TEXT])
         if self.network:
             network = msgspec.convert(self.network, NetworkView, from_attributes=True)
             network = replace(network, addresses=network.addresses[:MAX_LIST])
@@ -74,7 +84,7 @@ class RunFiles:
             supervisor=supervisor_words(self.folder, node),
             peers=_peers(self.network, fold) if self.network else [],
             network=network,
-            outbox=self.outbox and _outbox_view(self.outbox),
+            outbox=sent,
         )
 
 
@@ -101,12 +111,6 @@ def _peers(network: NetworkStatus, fold: Fold) -> list[Peer]:
         for line in network.peers[:MAX_PEERS]
         for judged, used in (fold.shares.get(line.peer, (0, 0)),)
     ]
-
-
-def _outbox_view(outbox: OutboxStatus) -> OutboxView:
-    reasons = {reason[:MAX_TEXT]: times for reason, times in islice(outbox.reasons.items(), MAX_LIST)}
-    view = msgspec.convert(outbox, OutboxView, from_attributes=True)
-    return replace(view, reasons=reasons, problem=outbox.problem[:MAX_TEXT])
 
 
 class RunStatus(msgspec.Struct, frozen=True):
@@ -169,7 +173,7 @@ def read_run(folder: Path) -> RunStatus:
         problem="; ".join(filter(None, (full(folder), state.problem or (view.hindrance if view.running else "")))),
         seconds_since_step=state.seconds_since_step,
         submissions=files.outbox,
-        problems=dict([*proposal_lines(files.fold.last), *level_lines(measured_levels(folder))]),
+        problems=dict(problem_lines(files.fold.last, measured_levels(folder))),
         wrong_value_share=files.fold.newest("proposer/wrong_value_share"),
         hub=read_state(folder),
     )
@@ -264,3 +268,121 @@ def print_peers(status: NetworkStatus) -> None:
             Text(clean(peer.reason, 200), "red") if peer.reason else Text("ok", "green"),
         )
     console.print(table if status.peers else "no peer was heard yet")
+
+
+class ListedRun(RunSummary, frozen=True, kw_only=True):
+    folder: str
+    learns: str  # what it learns on; empty: it has not said
+    exam: str
+    problem: str  # why it cannot be read; empty: it can
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    runs: list[ListedRun]
+    settings: dict[str, list[str | None]]  # JSON of each run, by key, where they differ; None: not recorded
+
+
+def list_runs(base: Path, limit: int) -> tuple[list[ListedRun], int]:
+    """The newest `limit`, and how many more there are, as far as they were looked for. Raises ConfigError for none."""
+    folders = find_runs(base)
+    if not folders:
+        raise ConfigError(f"there is no run below {base}; start one with `codezero run`, or name another folder")
+    return [read_line(path, key) for key, path in list(folders.items())[:limit]], max(0, len(folders) - limit)
+
+
+def compare_runs(base: Path, names: Sequence[str]) -> Comparison:
+    """names: below `base`, or folders. Raises ConfigError."""
+    if len(names) > MAX_COMPARED:
+        raise ConfigError(f"{len(names)} runs do not fit beside each other; name {MAX_COMPARED} at most")
+    folders = [find_run(base, name) for name in names]
+    settings: list[dict[str, str]] = []
+    for folder in folders:
+        settings.append({})
+        with contextlib.suppress(UnreadableError):
+            settings[-1].update((line.key, line.value) for line in read_settings(folder).settings)
+    no_choice = {"run.name", "run.directory", "run.logs"}  # say nothing of what was tried
+    keys = sorted({key for each in settings for key in each} - no_choice)
+    rows = {key: [each.get(key) for each in settings] for key in keys}
+    differing = {key: values for key, values in rows.items() if len(set(values)) > 1}
+    return Comparison([read_line(path, name) for path, name in zip(folders, names, strict=True)], differing)
+
+
+def find_run(base: Path, name: str) -> Path:
+    """`name` below `base`, or a run's folder. Raises ConfigError."""
+    for path in (base / name, Path(os.path.expanduser(name))):
+        if path.is_dir() and path.resolve() in (run.resolve() for run in find_runs(path).values()):
+            return path
+    raise ConfigError(f"{name}: there is no such run below {base}; `codezero runs` lists them")
+
+
+def read_line(folder: Path, key: str) -> ListedRun:
+    history, problem = History(folder, budget=MAX_BYTES), ""
+    try:
+        read_label(folder)
+        with translated(UnreadableError, f"{FILE_NAME} cannot be read", OSError):
+            history.read()
+    except (ConfigError, UnreadableError) as error:
+        problem = str(error)
+    facts = read_process(folder / NODE_FILE).facts
+    return ListedRun(
+        **asdict(summarise_run(folder, key, history=history)),
+        folder=str(folder),
+        learns=facts.get("environment") or facts.get("problems", ""),
+        exam=facts.get("exam", ""),
+        problem=problem,
+    )
+
+
+def list_lines(runs: Sequence[ListedRun], more: int) -> Iterator[str]:
+    rows = [("RUN", "STATE", "ITERATION", "AVERAGE, START → NOW", "POINTS", "AGE", "LEARNS ON")]
+    for run, shown in zip(runs, map(_figures, runs), strict=True):
+        way = "no exam yet" if run.now is None else f"{percent(run.start)} → {percent(run.now)}"
+        rows.append((run.run, shown["state"], shown["iteration"], way, shown["points"], shown["age"], run.learns))
+    yield from _aligned(rows)
+    yield from (f"{clean(run.run)} is broken: {clean(run.problem, 300)}" for run in runs if run.problem)
+    if measures := sorted({f"{run.source} average@{run.samples}" for run in runs if run.samples}):
+        yield f"average: {clean(', '.join(measures))} of the exam's problems; `codezero runs A B` compares two"
+    if more:
+        yield f"{count(more, 'older run')} not shown; --limit {len(runs) + more} shows them"
+
+
+def comparison_lines(comparison: Comparison) -> Iterator[str]:
+    runs = comparison.runs
+    rows = [("", *(run.run for run in runs))]
+    columns = [*map(_figures, runs)]
+    rows += [(name, *(shown[name] for shown in columns)) for name in columns[0]]
+    yield from _aligned(rows)
+    yield "settings that differ:" if comparison.settings else "no recorded setting differs"
+    rows = [(f"  {key}", *(value or "not recorded" for value in row)) for key, row in comparison.settings.items()]
+    yield from _aligned(rows)
+    yield from (f"{clean(run.run)} is broken: {clean(run.problem, 300)}" for run in runs if run.problem)
+    if len({run.exam for run in runs}) > 1:
+        yield "their exams are of different problems: the averages do not compare"
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    cleaned = [[clean(cell, 48) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cleaned, strict=True)]
+    for row in cleaned:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _figures(run: ListedRun) -> dict[str, str]:
+    """Say what a run has come to, by what the comparison calls it."""
+    state, age = "interrupted" if run.state == "gone" else run.state, "—"  # killed, or the machine went down
+    if run.updated is not None:
+        seconds = max(0.0, time.time() - run.updated)
+        days = f"{seconds / 86_400:.0f} d"
+        age = days if seconds >= 2 * 86_400 else " ".join(duration(seconds).split()[:2])
+    return {
+        "state": "broken" if run.problem else state,
+        "iteration": "—" if run.iteration is None else str(run.iteration),
+        "average": f"{run.source} average@{run.samples}" if run.samples else "no exam yet",
+        "start": percent(run.start),
+        "now": measured(run.now, run.low, run.high),
+        "points": "—" if run.delta is None else f"{100 * run.delta:+.1f}",
+        "reward": "—" if run.reward is None else f"{run.reward:.2f}",
+        "age": age,
+        "learns on": run.learns,
+        "exam": run.exam,
+    }

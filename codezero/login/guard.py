@@ -106,20 +106,20 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     access = request.app[ACCESS][resource.canonical] if resource else Access.OPEN  # what is not there is refused anyway
     try:
         _check(request, access)
-        if access is Access.READABLE:
-            return await _while_readable(request, handler)
-        return await handler(request)
+        if access is not Access.READABLE:
+            return await handler(request)
+        if not may_read(request):
+            raise HttpRefusal(401, "log in to see this")
+        watch = asyncio.create_task(_cut_when_forbidden(request))
+        try:
+            return await handler(request)
+        finally:
+            watch.cancel()
     except (HttpRefusal, web.HTTPException) as failure:
         return refuse(failure)
     except CodeZeroError as failure:
         logger.error("%s could not be answered: %s", request.path[:100], failure)
         return error(503, str(failure))
-
-
-async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
-    response.headers.update(HEADERS)
-    response.headers.setdefault("Cache-Control", "no-store")
-    response.headers.popall("Server", None)
 
 
 def _check(request: web.Request, access: Access) -> None:
@@ -138,8 +138,8 @@ def _check(request: web.Request, access: Access) -> None:
             raise HttpRefusal(403, "this address is for programs and not for web pages")
     elif not request[PROGRAM] and _is_of_another_site(request):
         raise HttpRefusal(403, f"this is answered to pages of {pages} only")
-    compressed = "Content-Encoding" in headers
-    if request.method not in SAFE and (request.content_type != "application/json" or compressed):
+    is_json = request.content_type == "application/json" and "Content-Encoding" not in headers
+    if request.method not in SAFE and not is_json:
         raise HttpRefusal(415, "only application/json, not compressed, is read here")
     if access is Access.BEARER and not request[PROGRAM]:
         raise HttpRefusal(401, "this needs the header `Authorization: Bearer` with the token in node.token")
@@ -156,18 +156,8 @@ def _is_of_another_site(request: web.Request) -> bool:
     return origins not in own or site not in (None, "same-origin")
 
 
-async def _while_readable(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Long answers end two seconds after their reader was logged out."""
-    if not may_read(request):
-        raise HttpRefusal(401, "log in to see this")
-    watch = asyncio.create_task(_cut_when_forbidden(request))
-    try:
-        return await handler(request)
-    finally:
-        watch.cancel()
-
-
 async def _cut_when_forbidden(request: web.Request) -> None:
+    """End a long answer two seconds after its reader was logged out."""
     with contextlib.suppress(LoginError):  # what cannot be read allows nothing
         while may_read(request):
             await asyncio.sleep(2.0)
@@ -177,9 +167,15 @@ async def _cut_when_forbidden(request: web.Request) -> None:
 
 def guarded_app(login: Login, tables: Sequence[Routes], origins: Sequence[str]) -> web.Application:
     """An application with these routes. A path has one access, whatever its methods: ValueError for a second one."""
+
+    async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.update(HEADERS)
+        response.headers.setdefault("Cache-Control", "no-store")
+        response.headers.popall("Server", None)
+
     app = web.Application(middlewares=[guard], client_max_size=MAX_BODY)
     app[LOGIN], app[ACCESS], app[ORIGINS] = login, {}, tuple(origins)
-    app.on_response_prepare.append(_add_headers)
+    app.on_response_prepare.append(add_headers)
     for access, definitions in (item for routes in tables for item in routes.items()):
         for route in app.router.add_routes(definitions):
             assert route.resource is not None

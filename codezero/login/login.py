@@ -14,12 +14,12 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Generic, Protocol, TypeVar, get_args
+from typing import Annotated, Generic, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
 
-from codezero.config.training import LOGIN_TOKEN
+from codezero.config import LOGIN_TOKEN
 from codezero.errors import CodeZeroError, HttpRefusal, LoginError
 from codezero.login.vault import Folder, Method, Owner, Passkey, Passphrase, Proof, Scrypt, Vault, address_of
 from codezero.system.state import Newest
@@ -64,17 +64,15 @@ class Sessions:
 
     def expires(self, token: str) -> float | None:
         """When the session ends, in seconds since 1970. None: there is none."""
-        digest = _digest(token)
-        return next((session.expires for session in self._living() if session.token == digest), None)
+        return next((session.expires for session in self._living() if session.token == _digest(token)), None)
 
     @property
     def any(self) -> bool:
         return bool(self._living())
 
     def end(self, token: str) -> None:
-        digest = _digest(token)
         with self._folder.locked():
-            others = tuple(session for session in self._living() if session.token != digest)
+            others = tuple(session for session in self._living() if session.token != _digest(token))
             self._folder.save(SESSIONS, File(others))
 
     def end_all(self) -> None:
@@ -154,26 +152,12 @@ class LoginState(msgspec.Struct, frozen=True, kw_only=True):
     chain_id: int | None
 
 
-class NewCode(msgspec.Struct, frozen=True):
-    """The answer of `POST /api/claim/code`; the terminal shows the same."""
-
-    code: str
-
-
-class Accounts(Protocol):
-    """The account that the node has before anybody claims it. Each raises CodeZeroError."""
-
-    def adopt(self) -> bytes | None:
-        """Its key, [32] bytes, which stays where it is. None: there is none to adopt; a new one is made."""
-
-    def adopted(self) -> None:
-        """The key is safe here: forget what opens it in plain. May be called again."""
-
-
 class Login:
     """The state of one folder. announce: shows the claim code, or with an empty one that none is good any more.
 
-    days: how long a login lasts. clock: unix seconds.
+    adopt: the key, [32] bytes, of the account that the node has before anybody claims it, and which stays where it is;
+    None: a new one is made. adopted: the key is safe here, what opens it in plain can be forgotten; at each login.
+    Both raise CodeZeroError. days: how long a login lasts. clock: unix seconds.
     """
 
     def __init__(
@@ -181,7 +165,8 @@ class Login:
         directory: Path,
         *,
         announce: Callable[[str], None],
-        accounts: Accounts,
+        adopt: Callable[[], bytes | None] = lambda: None,
+        adopted: Callable[[], None] = lambda: None,
         chain_id: Callable[[], int | None] = lambda: None,
         days: float = 30.0,
         clock: Callable[[], float] = time.time,
@@ -191,7 +176,7 @@ class Login:
         self.vault, self.sessions = Vault(folder, days, clock), Sessions(folder, days, clock)
         self.passkey_claims: Tickets[tuple[bytes, bytes]] = Tickets(clock)  # challenge and salt
         self.passkey_logins: Tickets[bytes] = Tickets(clock)
-        self._accounts, self._announce = accounts, announce
+        self._adopt, self._adopted, self._announce = adopt, adopted, announce
         self._stretching = asyncio.Lock()
         folder.create(LOGIN_TOKEN, secrets.token_urlsafe(32).encode())
         self._token = (folder.read(LOGIN_TOKEN) or b"").strip()
@@ -199,8 +184,11 @@ class Login:
             raise LoginError(f"{folder.path / LOGIN_TOKEN} holds no token; delete it, and another one is made")
 
     def start(self) -> None:
+        """Announce a code, or that none is good where somebody owns the node."""
         if self.vault.owner() is None:
             self.code.renew()
+        else:
+            self._announce("")
 
     def is_program(self, token: str) -> bool:
         """A program of this machine's user: it can read the token's file."""
@@ -227,7 +215,7 @@ class Login:
 
     async def claim(self, proof: Proof, opener: bytes) -> str:
         """Claim the node with this proof; a session's token. Raises HttpRefusal, and CodeZeroError by the account."""
-        key = await asyncio.to_thread(self._accounts.adopt) or secrets.token_bytes(32)
+        key = await asyncio.to_thread(self._adopt) or secrets.token_bytes(32)
         owner = self.vault.claim(key, proof, opener)
         self.code.spend()
         self._announce("")
@@ -247,7 +235,11 @@ class Login:
     async def _admit(self, owner: Owner, key: bytes, done: str) -> str:
         self.vault.unlock(key)
         logger.info("%s with a %s; the account is %s", done, owner.proof.method, owner.account)
-        await asyncio.to_thread(self._forget_plain, owner)
+        try:
+            if await asyncio.to_thread(self._plain) == owner.account:
+                await asyncio.to_thread(self._adopted)
+        except CodeZeroError as error:  # tried again at the next login
+            logger.warning("the account %s can still be opened without you: %s", owner.account, error)
         return self.sessions.begin()
 
     def leave(self, token: str, *, lock: bool) -> None:
@@ -268,23 +260,15 @@ class Login:
             methods=[*get_args(Method)] if owner is None else [owner.proof.method],
             method=None if owner is None else owner.proof.method,
             logged_in=expires is not None,
-            unlocked=self.vault.unlocked,
+            unlocked=self.vault.signer() is not None,
             address=None if owner and expires is None else address,
             expires=expires,
             chain_id=self.chain_id(),
         )
 
     def _plain(self) -> str | None:
-        key = self._accounts.adopt()
+        key = self._adopt()
         return None if key is None else address_of(key)
-
-    def _forget_plain(self, owner: Owner) -> None:
-        """Forget the plain key; what fails is tried again at the next login."""
-        try:
-            if self._plain() == owner.account:
-                self._accounts.adopted()
-        except CodeZeroError as error:
-            logger.warning("the account %s can still be opened without you: %s", owner.account, error)
 
 
 def log_out(directory: Path) -> bool:
@@ -293,7 +277,7 @@ def log_out(directory: Path) -> bool:
         return False
     folder = Folder(directory)
     vault, sessions = Vault(folder, 0, time.time), Sessions(folder, 0, time.time)
-    was_open = vault.unlocked or sessions.any
+    was_open = vault.signer() is not None or sessions.any
     vault.lock()
     sessions.end_all()
     return was_open

@@ -115,7 +115,10 @@ def open_sockets(port: int, also: str = "") -> list[socket.socket]:
                 listener = socket.create_server((host, bound[0].getsockname()[1] if bound else port), family=family)
             except OSError as error:
                 if error.errno not in ABSENT:
-                    raise _refused(host, port, error) from error
+                    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                    taken = f"{shown} is taken by another process; end it, or set login.port to another number"
+                    wrong = f"{shown} cannot be listened at: {error.strerror}; set login.port to another number"
+                    raise LoginError(taken if error.errno == errno.EADDRINUSE else wrong) from error
                 logger.info("this machine has no address %s; the page is served at the other one", host)
             else:
                 bound.append(stack.enter_context(listener))
@@ -123,10 +126,3 @@ def open_sockets(port: int, also: str = "") -> list[socket.socket]:
             raise LoginError("this machine has neither 127.0.0.1 nor ::1; the page cannot be served")
         stack.pop_all()
         return bound
-
-
-def _refused(host: str, port: int, error: OSError) -> LoginError:
-    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    if error.errno == errno.EADDRINUSE:
-        return LoginError(f"{shown} is taken by another process; end it, or set login.port to another number")
-    return LoginError(f"{shown} cannot be listened at: {error.strerror}; set login.port to another number")

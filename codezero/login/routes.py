@@ -36,7 +36,7 @@ from webauthn.helpers.options_to_json_dict import options_to_json_dict
 
 from codezero.errors import HttpRefusal
 from codezero.login.guard import COOKIE, LOGIN, PROGRAM, Access, Routes, origin_of, session_of
-from codezero.login.login import Login, NewCode
+from codezero.login.login import Login
 from codezero.login.vault import Passkey, Passphrase, Scrypt
 from codezero.system.files import Address
 from codezero.system.web import RateLimit, answer, read_body
@@ -134,6 +134,9 @@ def login_routes(login: Login) -> Routes:
 
         return web.post(f"/api/{path}", handle)
 
+    async def show_session(request: web.Request) -> web.Response:
+        return answer(login.state(session_of(request)))
+
     return {
         Access.OPEN: [
             web.get("/api/session", show_session),
@@ -149,15 +152,21 @@ def login_routes(login: Login) -> Routes:
     }
 
 
-async def show_session(request: web.Request) -> web.Response:
-    return answer(request.app[LOGIN].state(session_of(request)))
-
-
 async def claim_passkey_options(login: Login, request: web.Request, body: CodeBody) -> web.Response:
     login.check_code(body.code)
     challenge, salt = secrets.token_bytes(32), secrets.token_bytes(32)
-    options = creation_options(challenge, salt, origin_of(request))
-    return answer(PasskeyOptions(login.passkey_claims.give((challenge, salt)), options))
+    options = webauthn.generate_registration_options(
+        rp_id=_party_of(origin_of(request)),
+        rp_name="CodeZero",
+        user_name=f"CodeZero node on {socket.gethostname()[:64]}",
+        challenge=challenge,
+        attestation=structs.AttestationConveyancePreference.NONE,
+        authenticator_selection=structs.AuthenticatorSelectionCriteria(
+            resident_key=structs.ResidentKeyRequirement.PREFERRED, user_verification=VERIFIED
+        ),
+        supported_pub_key_algs=ALGORITHMS,
+    )
+    return _asked(login.passkey_claims.give((challenge, salt)), options, salt)
 
 
 async def claim_passkey(login: Login, request: web.Request, body: PasskeyBody) -> web.Response:
@@ -176,9 +185,16 @@ async def claim_passphrase(login: Login, request: web.Request, body: NewPassphra
 
 
 async def login_passkey_options(login: Login, request: web.Request, _body: Body) -> web.Response:
-    challenge = secrets.token_bytes(32)
-    options = request_options(challenge, login.owner(Passkey)[1], origin_of(request))
-    return answer(PasskeyOptions(login.passkey_logins.give(challenge), options))
+    challenge, passkey = secrets.token_bytes(32), login.owner(Passkey)[1]
+    if passkey.relying_party != _party_of(origin_of(request)):
+        raise HttpRefusal(403, f"this node's passkey works at {passkey.relying_party} only; open the page there")
+    options = webauthn.generate_authentication_options(
+        rp_id=passkey.relying_party,
+        challenge=challenge,
+        allow_credentials=[structs.PublicKeyCredentialDescriptor(id=passkey.credential)],
+        user_verification=VERIFIED,
+    )
+    return _asked(login.passkey_logins.give(challenge), options, passkey.salt)
 
 
 async def login_passkey(login: Login, request: web.Request, body: PasskeyBody) -> web.Response:
@@ -213,7 +229,7 @@ async def new_code(request: web.Request) -> web.Response:
     await read_body(request, Body)
     login = request.app[LOGIN]
     login.vault.refuse_owned()
-    return answer(NewCode(login.code.renew()))
+    return answer({"code": login.code.renew()})  # the terminal shows the same
 
 
 async def sign_transaction(request: web.Request) -> web.Response:
@@ -236,41 +252,14 @@ def _entered(request: web.Request, token: str) -> web.Response:
     return response
 
 
-def _asks_prf(salt: bytes) -> dict[str, Any]:
-    return {"extensions": {"prf": {"eval": {"first": helpers.bytes_to_base64url(salt)}}}}
-
-
-def creation_options(challenge: bytes, salt: bytes, origin: str) -> dict[str, Any]:
-    """PublicKeyCredentialCreationOptionsJSON."""
-    options = webauthn.generate_registration_options(
-        rp_id=_party_of(origin),
-        rp_name="CodeZero",
-        user_name=f"CodeZero node on {socket.gethostname()[:64]}",
-        challenge=challenge,
-        attestation=structs.AttestationConveyancePreference.NONE,
-        authenticator_selection=structs.AuthenticatorSelectionCriteria(
-            resident_key=structs.ResidentKeyRequirement.PREFERRED, user_verification=VERIFIED
-        ),
-        supported_pub_key_algs=ALGORITHMS,
-    )
-    return options_to_json_dict(options) | _asks_prf(salt)
+def _asked(ticket: str, options: Any, salt: bytes) -> web.Response:
+    """Ask for a ceremony in which the PRF is evaluated at `salt`."""
+    prf = {"extensions": {"prf": {"eval": {"first": helpers.bytes_to_base64url(salt)}}}}
+    return answer(PasskeyOptions(ticket, options_to_json_dict(options) | prf))
 
 
 def _party_of(origin: str) -> str:
     return origin.partition("://")[2].partition(":")[0]
-
-
-def request_options(challenge: bytes, passkey: Passkey, origin: str) -> dict[str, Any]:
-    """PublicKeyCredentialRequestOptionsJSON. Raises HttpRefusal at another host than that of the passkey."""
-    if passkey.relying_party != _party_of(origin):
-        raise HttpRefusal(403, f"this node's passkey works at {passkey.relying_party} only; open the page there")
-    options = webauthn.generate_authentication_options(
-        rp_id=passkey.relying_party,
-        challenge=challenge,
-        allow_credentials=[structs.PublicKeyCredentialDescriptor(id=passkey.credential)],
-        user_verification=VERIFIED,
-    )
-    return options_to_json_dict(options) | _asks_prf(passkey.salt)
 
 
 def register(credential: dict[str, Any], challenge: bytes, origin: str, salt: bytes) -> Passkey:

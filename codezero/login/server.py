@@ -44,12 +44,7 @@ STATIC = Path(__file__).with_name("static")
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml",
          ".txt": "text/plain"}  # fmt: skip
 HASHED = re.compile(r"assets/.+-[A-Za-z0-9_-]{8}\.[a-z0-9]+")  # such a file never changes: its name would
-MISSING = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>CodeZero</title></head><body>
-<h1>The page is not built yet</h1>
-<p>Run <code>scripts/build_page.sh</code> in the project's folder, then load this page again.</p>
-</body></html>
-"""
+MISSING = "The page is not built yet: run scripts/build_page.sh in the project's folder, then load this page again.\n"
 
 
 def page_routes(folder: Path = STATIC) -> list[web.RouteDef]:
@@ -61,11 +56,11 @@ def page_routes(folder: Path = STATIC) -> list[web.RouteDef]:
         name = request.match_info["path"] or "index.html"
         file = files.get(name)
         if file is not None and file.is_file() and not file.is_symlink():
+            kind, body = KINDS[file.suffix], file.read_bytes()
             headers = {"Cache-Control": "public, max-age=31536000, immutable"} if HASHED.fullmatch(name) else {}
-            kind = KINDS[file.suffix]
-            return web.Response(body=file.read_bytes(), content_type=kind, charset="utf-8", headers=headers)
+            return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
         if name == "index.html":
-            return web.Response(status=503, text=MISSING, content_type="text/html")
+            return web.Response(status=503, text=MISSING)
         raise web.HTTPNotFound
 
     return [web.get("/{path:(?!api/).*}", page)]

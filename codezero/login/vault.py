@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from msgspec import Meta
 
 from codezero.errors import HttpRefusal, LoginError, translated
-from codezero.system.files import UNDECODABLE, Address, Lock, flush, read_private, write_atomic, write_new
+from codezero.system.files import UNDECODABLE, Address, Lock, flush, read_bounded, write_atomic, write_new
 
 T = TypeVar("T")
 
@@ -54,12 +54,9 @@ class Folder:
         path = self.path / name
         if path.is_symlink():
             raise LoginError(f"{path} is a link; move it away")
-        try:
-            return read_private(path, MAX_FILE, LoginError)
-        except LoginError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                return None
-            raise
+        with translated(LoginError, str(path), OSError, ValueError), contextlib.suppress(FileNotFoundError):
+            return read_bounded(path, MAX_FILE, private=True)
+        return None
 
     def write(self, name: str, content: bytes) -> None:
         """In place of what was there; on the disk when this returns."""
@@ -227,10 +224,8 @@ class Vault:
         """Leave the key open until the login expires."""
         account, expires = address_of(key), self._clock() + self._seconds
         with self._folder.locked():
-            device = self._device()
-            if device is None:
-                device = secrets.token_bytes(32)
-                self._folder.write(DEVICE, device)
+            device = self._device() or secrets.token_bytes(32)
+            self._folder.write(DEVICE, device)
             sealed = Sealed.of(key, device, _unlocked_bound(account, expires))
             self._folder.save(UNLOCKED, Unlocked(account, expires, sealed))
 
@@ -241,14 +236,10 @@ class Vault:
             raise HttpRefusal(409, "the node's key is locked; log in at this page to unlock it")
         return key
 
-    @property
-    def unlocked(self) -> bool:
-        return self._key() is not None
-
     def signer(self) -> str | None:
         """Address of the account that can sign now. None: nobody is logged in."""
         owner = self.owner()
-        return owner.account if owner is not None and self.unlocked else None
+        return owner.account if owner is not None and self._key() is not None else None
 
     def lock(self) -> None:
         """Only the owner can open the key from here on."""
@@ -258,7 +249,7 @@ class Vault:
 
     def _key(self) -> bytes | None:
         unlocked, device, owner = self._folder.load(UNLOCKED, Unlocked), self._device(), self.owner()
-        if unlocked is None or device is None or owner is None or unlocked.account != owner.account:
+        if not (unlocked and device and owner and unlocked.account == owner.account):
             return None
         if unlocked.expires <= self._clock():
             self.lock()

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from codezero.code.assertions import parse_tests
 from codezero.errors import MarketError, ProblemError, translated
+from codezero.system.files import PeerId
 
 ONE = 10_000  # basis points of a certain report
 STEPS, OVER = 4, 6  # rounds of reports; rounds from the announcement to the settlement
@@ -25,7 +26,6 @@ POINT = 1000  # amounts are whole milli-points
 START, MOST, STAKE = 100 * POINT, 1000 * POINT, 10 * POINT  # first and greatest balance of a peer; stake on a game
 
 Digest = Annotated[bytes, Meta(min_length=32, max_length=32)]
-PeerId = Annotated[str, Meta(pattern=r"\A[1-9A-HJ-NP-Za-km-z]{32,64}\Z")]
 Text = Annotated[str, Meta(max_length=MOST_TEXT)]
 Tests = Annotated[tuple[Text, ...], Meta(min_length=1, max_length=64)]
 Outcomes = Annotated[tuple[bool | None, ...], Meta(max_length=64)]

@@ -18,10 +18,10 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from functools import partial
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -44,7 +44,10 @@ GRID = 10_000  # steps of a nat; honest readings are at most one step apart
 CONTEXT = b"cz1-judge"  # before what is signed: the signature is good for nothing else
 TURN = re.compile(r"\s*(?:<\|?(?:im_end|eot_id|end_of_turn|im_start|start_of_turn)\|?>\s*)*(?:assistant|model)\b:?|"
                   r"\s*\[/INST\]")  # fmt: skip  # what chat templates put between a question and its answer
+# The game that is open, as the client asks for it: no node opens one here, so none is.
+NO_GAME = {"game_id": -1, "clue_id": -1, "rounds_remaining": -1, "clue": "", "choices": ()}
 CLIENT_ROUTES = ("/request-question", "/submit-answer", "/current_clue")
+T = TypeVar("T")
 Name = Annotated[str, Meta(max_length=256)]
 Text = Annotated[str, Meta(max_length=1 << 16)]
 HexBytes = Annotated[str, Meta(pattern=r"^(?:[0-9a-f]{2}){1,1024}\Z")]
@@ -145,16 +148,6 @@ class Card(msgspec.Struct, frozen=True):
     calibration: dict[str, float | int | str | None]
 
 
-class Clue(msgspec.Struct, frozen=True):
-    """The game that is open, as the client asks for it: no node opens one here, so none is."""
-
-    game_id: int = -1
-    clue_id: int = -1
-    rounds_remaining: int = -1
-    clue: str = ""
-    choices: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class JudgeParts:
     """Parts that the service calls; `score` and `read` are called from one thread at a time."""
@@ -168,20 +161,13 @@ class JudgeParts:
     card: Card
 
 
-@dataclass(frozen=True, slots=True)
-class _Session:
-    problem: Problem
-    round_number: int
-    until: float
-
-
 class JudgeService:
     def __init__(
         self, parts: JudgeParts, *, token: str, is_open: bool = False, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """token: of callers; empty: this machine's need none. is_open: the client's routes need none anyway."""
         self._parts, self._token, self._open, self._clock = parts, token, is_open, clock
-        self._sessions = Newest[str, _Session](MAX_SESSIONS)
+        self._sessions = Newest[str, tuple[Problem, int, float]](MAX_SESSIONS)  # problem, round, until when
         self._limits = Newest[tuple[str, str], RateLimit](MAX_CALLERS)
         self._turn, self._waiting = asyncio.Lock(), 0
         self.counts = Counter[str]()
@@ -224,25 +210,23 @@ class JudgeService:
             self._limits[who, kind] = limit
             limit.take()
 
-    @asynccontextmanager
-    async def _judging(self) -> AsyncGenerator[None]:
-        """One request after another. Raises HttpRefusal where too many wait."""
+    async def _in_turn(self, work: Callable[[], T]) -> T:
+        """Have the judge work, for one request after another. Raises HttpRefusal where too many wait."""
         if self._waiting >= MAX_WAITING:
             raise HttpRefusal(503, "too many requests wait for the judge", retry_after=10)
         self._waiting += 1
         try:
             async with self._turn:
-                yield
+                return await asyncio.to_thread(work)
         finally:
             self._waiting -= 1
 
     async def _question(self, request: web.Request) -> web.Response:
         self._take(request, "question", *QUESTIONS)
         body = await read_body(request, QuestionRequest)
-        async with self._judging():
-            problem = await asyncio.to_thread(self._parts.draw)
+        problem = await self._in_turn(self._parts.draw)
         now, session = self._clock(), secrets.token_urlsafe(24)
-        self._sessions[session] = _Session(problem, body.round_number, now + SESSION_SECONDS)
+        self._sessions[session] = problem, body.round_number, now + SESSION_SECONDS
         place = {"session_id": session, "round_number": body.round_number, "expires_in": SESSION_SECONDS}
         return answer(place | {"question": problem.question})
 
@@ -252,15 +236,14 @@ class JudgeService:
         body = await read_body(request, AnswerRequest)
         if len(body.user_answer) > MAX_ANSWER:
             raise HttpRefusal(413, f"an answer has at most {MAX_ANSWER} characters")
-        session = self._sessions.get(body.session_id)
-        if session is None or session.until <= self._clock():
+        problem, round_number, until = self._sessions.get(body.session_id) or (None, 0, 0.0)
+        if problem is None or until <= self._clock():
             raise HttpRefusal(404, "there is no such session; ask for a question first")
-        if session.round_number != body.round_number:
+        if round_number != body.round_number:
             raise HttpRefusal(409, "the question was asked in another round")
         del self._sessions[body.session_id]
-        text = without_prompt(session.problem.question, body.user_answer)
-        async with self._judging():
-            (scored,) = await asyncio.to_thread(self._parts.score, [_group(session.problem, text)])
+        text = without_prompt(problem.question, body.user_answer)
+        (scored,) = await self._in_turn(partial(self._parts.score, [_group(problem, text)]))
         verdict = scored.verdicts[0]
         if verdict.status is Status.UNAVAILABLE:
             raise HttpRefusal(503, "; ".join(verdict.reasons))
@@ -274,9 +257,8 @@ class JudgeService:
         groups = [as_group(item) for item in batch.items]
         usable = [group for group in groups if isinstance(group, RolloutGroup)]
         reader = self._parts.read if batch.receipt else None
-        async with self._judging():
-            scored = iter(await asyncio.to_thread(self._parts.score, usable))
-            read = iter(await asyncio.to_thread(reader, usable) if reader else ())
+        judged, exact = await self._in_turn(lambda: (self._parts.score(usable), reader(usable) if reader else []))
+        scored, read = iter(judged), iter(exact)
         verdicts = [
             Verdict(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, Status.UNAVAILABLE, (group,))  # why it cannot be read
             if isinstance(group, str)
@@ -296,7 +278,7 @@ class JudgeService:
         return answer(result | msgspec.structs.asdict(signed))
 
     async def _clue(self, _: web.Request) -> web.Response:
-        return answer(Clue())
+        return answer(NO_GAME)
 
     async def _card(self, _: web.Request) -> web.Response:
         card = self._parts.card
@@ -347,18 +329,16 @@ def _group(problem: Problem, text: str) -> RolloutGroup:
 async def describe(_: web.Request) -> web.Response:
     """OpenAPI 3.1 of the routes, from their types."""
     bodies = {"/request-question": QuestionRequest, "/submit-answer": AnswerRequest, "/v1/verdicts": BatchRequest}
-    answers = {"/current_clue": Clue, "/v1/card": Card, "/v1/verdicts": SignedReceipt}
+    answers = {"/v1/card": Card, "/v1/verdicts": SignedReceipt}
     types = [*bodies.values(), ReceiptItem, *answers.values()]
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     named = dict(zip(types, schemas, strict=True))
+    content = {kind: {"content": {"application/json": {"schema": named[kind]}}} for kind in types}
     paths = dict[str, object]()
     for path in (*CLIENT_ROUTES, "/v1/verdicts", "/v1/card", "/healthz", "/metrics", "/openapi.json"):
-        ok: dict[str, object] = {"description": "done"}
-        if path in answers:
-            ok["content"] = {"application/json": {"schema": named[answers[path]]}}
+        ok = {"description": "done"} | (content[answers[path]] if path in answers else {})
         described: dict[str, object] = {"responses": {"200": ok, "default": {"description": "an error in one line"}}}
-        if path in bodies:
-            described["requestBody"] = {"content": {"application/json": {"schema": named[bodies[path]]}}}
-        paths[path] = {"post" if path in bodies else "get": described}
+        body = {"requestBody": content[bodies[path]]} if path in bodies else {}
+        paths[path] = {"post" if body else "get": described | body}
     info = {"title": "codezero judge", "version": "1"}
     return answer({"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": components}})

@@ -6,7 +6,7 @@ WAL, so that a kill loses nothing; a power cut may lose the newest rows.
 import sqlite3
 import threading
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,14 +85,9 @@ class Ledger:
     @contextmanager
     def transaction(self) -> Generator[None]:
         """All of it or nothing, also when killed."""
-        with self._turn:
+        with self._turn, translated(MarketError, f"{self.path} cannot be used", sqlite3.Error), self._connection:
             self._run("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._run("ROLLBACK")
-                raise
-            self._run("COMMIT")
+            yield
 
     def add(self, game: Game) -> bool:
         """Keep a game, unless its opener has opened as many as it may in that round. Is it new?"""
@@ -211,8 +206,5 @@ class Ledger:
 def opened(folder: Path) -> Generator[Ledger | None]:
     """Open the ledger of a run to read it; None where the run has no market."""
     path = folder / FILE
-    if not path.is_file():
-        yield None
-        return
-    with closing(Ledger(path, read_only=True)) as ledger:
-        yield ledger
+    with ExitStack() as stack:
+        yield stack.enter_context(closing(Ledger(path, read_only=True))) if path.is_file() else None

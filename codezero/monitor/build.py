@@ -4,13 +4,12 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from codezero.config import NodeConfig
-from codezero.config.training import HUB_TOKEN, LOGIN_TOKEN
+from codezero.config import HUB_TOKEN, LOGIN_TOKEN, NodeConfig
 from codezero.models.usage import Usage
 from codezero.monitor.logs import Secrets, known_secrets
 from codezero.monitor.monitor import RunMonitor, WandbRun
 from codezero.monitor.run_types import SettingLine, write_settings
-from codezero.monitor.terminal import PlainView
+from codezero.monitor.terminal import Screen
 from codezero.settings import trace
 
 
@@ -40,17 +39,15 @@ def record_settings(folder: Path, composed: NodeConfig, config: NodeConfig, over
     write_settings(folder, lines)
 
 
-def build_monitor(config: NodeConfig, folder: Path, peer_id: str, start: PlainView | None = None) -> RunMonitor:
+def build_monitor(config: NodeConfig, folder: Path, peer_id: str, start: Screen | None = None) -> RunMonitor:
     """start: what is seen until the node trains, and closed then; None: lines."""
-    facts = models_of(config)
-    project, sent = config.monitor.wandb, {"peer": peer_id, **facts}
+    facts, project = models_of(config), config.monitor.wandb
     return RunMonitor(
         folder=folder,
         view=config.monitor.view,
         identity=peer_id,
-        swarm_kind=config.swarm.kind,
-        facts=facts,
-        wandb=WandbRun(project, sent, folder, Path(config.run.logs)) if project else None,
+        facts={"swarm": config.swarm.kind, **facts},
+        wandb=WandbRun(project, {"peer": peer_id, **facts}, folder, Path(config.run.logs)) if project else None,
         usage=Usage(),
         start=start,
     )

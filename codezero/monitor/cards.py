@@ -1,5 +1,6 @@
 """The cards of `codezero judge` and `codezero ask`: attempts and verdicts as a person reads them, cleaned."""
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from codezero.monitor.metrics_file import number
 from codezero.monitor.run_view import code_of, within_line
-from codezero.monitor.terminal import framed, show_code
+from codezero.monitor.terminal import CODE_ROWS, framed, show_code
 from codezero.monitor.text import clean, count, percent
 from codezero.sandbox.base import TRUTH, Execution, Outcome
 from codezero.stats import auroc, group_order, within_groups
@@ -28,7 +29,6 @@ LOUD = "bold white on red"
 AGAIN = "next: `codezero run` trains on; then the same command shows what that changed"
 ANOTHER = 'next: `codezero ask` draws another, `codezero ask "TASK" --tests "…"` takes yours, `codezero run` trains on'
 MAX_SHOWN = 6  # different answers of a policy
-CODE_ROWS = 14
 OUTCOME_STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNKNOWN: "yellow"}
 
 
@@ -78,9 +78,9 @@ class JudgedProblem:
         return {"verdicts": verdicts, "calibrated_on": family, "same_family": self.same_family, **audit}
 
 
-def mistakes(kinds: Counter[str]) -> list[str]:
+def mistakes(problems: Iterable[JudgedProblem]) -> list[str]:
     """Warn of contradictions; nothing where there are none."""
-    lines: list[str] = []
+    kinds, lines = sum((each.contradictions() for each in problems), Counter[str]()), list[str]()
     if wrong := kinds["failing_believed"]:
         of = count(kinds["failing"], "attempt")
         lines.append(f"THE JUDGE IS MISTAKEN: it believed {wrong} of {of} that fail when executed")
@@ -93,8 +93,9 @@ def mistakes(kinds: Counter[str]) -> list[str]:
     return lines
 
 
-def audited_skill(compared: Sequence[Sequence[tuple[float, bool]]]) -> str:
+def audited_skill(problems: Sequence[JudgedProblem]) -> str:
     """Rate how the judge ranks attempts that were executed, by problem; empty where there is no pair to rank."""
+    compared = [each.compared() for each in problems]
     within, rows = within_groups(map(group_order, compared)), [row for rows in compared for row in rows]
     if len({passed for _, passed in rows}) < 2:
         return ""
@@ -103,10 +104,6 @@ def audited_skill(compared: Sequence[Sequence[tuple[float, bool]]]) -> str:
         return f"{over}; no problem has a right and a wrong one"
     known = f"{within.area:.2f} [{within.low:.2f}, {within.high:.2f}] within groups"
     return f"{over}, {known}, of {count(within.pairs, 'pair')}"
-
-
-def loud_mistakes(problems: Iterable[JudgedProblem]) -> list[Text]:
-    return [Text(line, LOUD) for line in mistakes(sum((each.contradictions() for each in problems), Counter[str]()))]
 
 
 def card(marked: JudgedProblem) -> RenderableType:
@@ -123,7 +120,11 @@ def card(marked: JudgedProblem) -> RenderableType:
         known = verdict.status is not Status.UNAVAILABLE
         reward = Text(f"{verdict.reward:.2f}", colour) if known else Text("—", "yellow")
         status = Text(status_word(verdict), STYLES[verdict.status])
-        shown = [] if marked.executed is None else [_shown(marked.executed[index], mistaken[index])]
+        shown = list[Text]()
+        if marked.executed is not None:
+            passed = marked.executed[index].outcome is Outcome.PASS
+            loud = Text("PASS, NOT BELIEVED" if passed else "FAIL, BUT BELIEVED", LOUD)
+            shown = [loud if mistaken[index] else Text(marked.executed[index].outcome.value)]
         why = clean("; ".join(verdict.reasons), 400) or "nothing to remark"
         table.add_row(str(index + 1), reward, status, *shown, Text(why))
     title = clean(" ".join(problem.question.split()), 90)
@@ -134,12 +135,6 @@ def card(marked: JudgedProblem) -> RenderableType:
 
 def status_word(verdict: Verdict) -> str:
     return "unknown" if verdict.status is Status.UNAVAILABLE else verdict.status.value.replace("_", " ")
-
-
-def _shown(execution: Execution, mistaken: bool | None) -> Text:
-    if not mistaken:
-        return Text(execution.outcome.value)
-    return Text("PASS, NOT BELIEVED" if execution.outcome is Outcome.PASS else "FAIL, BUT BELIEVED", LOUD)
 
 
 def summary(marked: Sequence[JudgedProblem], known: Metrics) -> RenderableType:
@@ -162,9 +157,9 @@ def summary(marked: Sequence[JudgedProblem], known: Metrics) -> RenderableType:
             lines.append(Text(f"{count(cheats, 'attempt')} of the wrong ones answered for the tests", "bold red"))
         if bare := sum(run.unguarded > 0 for run in executed):
             lines.append(Text(f"{count(bare, 'attempt')} passed tests that cannot find a cheat", "yellow"))
-    if skill := audited_skill([problem.compared() for problem in marked]):
+    if skill := audited_skill(marked):
         lines.append(Text(skill))
-    lines += [*loud_mistakes(marked), Text(skill_line(known), "dim")]
+    lines += [*(Text(line, LOUD) for line in mistakes(marked)), Text(skill_line(known), "dim")]
     if (family := known.get("judge/calibrated_on")) is not None:
         lines.append(Text(f"calibrated on {clean(str(family), 200)}; it is no judge of others", "dim"))
     if others := sum(not problem.same_family for problem in marked):
@@ -185,24 +180,26 @@ def skill_line(known: Metrics) -> str:
     return "; ".join(filter(None, (skill, ranks, f"it believes {false} of the wrong ones{weight}")))
 
 
-def print_marked(marked: Iterable[tuple[JudgedProblem, Metrics]]) -> None:
-    """Print each card as it comes, then the summary. The metrics are of the judge."""
-    console, shown = Console(file=sys.stdout), list[tuple[JudgedProblem, Metrics]]()
-    for pair in marked:
-        shown.append(pair)
-        console.print(card(pair[0]))
-    console.print(summary([problem for problem, _ in shown], shown[-1][1] if shown else {}))
+def print_judged(judged: Iterable[tuple[JudgedProblem, Metrics]], *, skipped: int, as_json: bool) -> None:
+    """Print each problem as it comes, as a card or a line of JSON, then a summary; beside JSON it is of mistakes alone.
 
-
-@dataclass(slots=True)
-class EqualAttempts:
-    """Equal attempts of one policy."""
-
-    code: str
-    verdict: Verdict
-    executed: Execution | None  # None: there is no test to execute
-    mistaken: bool | None
-    times: int = 1
+    The metrics are of the judge. skipped: lines of the file that are left out.
+    """
+    console, shown, known = Console(file=sys.stdout), list[JudgedProblem](), Metrics()
+    for problem, known in judged:
+        shown.append(problem)
+        if as_json:
+            print(json.dumps(problem.to_json(known) | ({"skipped_lines": skipped} if skipped else {})), flush=True)
+        else:
+            console.print(card(problem))
+    if as_json:
+        for line in filter(None, (*mistakes(shown), audited_skill(shown))):
+            print(f"codezero: {line}", file=sys.stderr)
+    else:
+        console.print(summary(shown, known))
+    if skipped:
+        left = f"codezero: {skipped} of {skipped + len(shown)} lines cannot be used and are left out"
+        print(left, file=sys.stderr if as_json else sys.stdout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,21 +207,6 @@ class PolicyAttempts:
     name: str
     is_start: bool  # is it the model that the run began with?
     judged: JudgedProblem
-
-    def answers(self) -> list[EqualAttempts]:
-        """The most frequent first."""
-        group = self.judged.scored.group
-        executed = self.judged.executed or (None,) * len(group.completions)
-        mistaken = self.judged.mistaken() or (None,) * len(group.completions)
-        known: dict[str, EqualAttempts] = {}
-        rows = zip(group.completions, self.judged.scored.verdicts, executed, mistaken, strict=True)
-        for completion, verdict, execution, mistake in rows:
-            code = code_of(completion.text, group.problem.entry_point)
-            if code in known:
-                known[code].times += 1
-            else:
-                known[code] = EqualAttempts(code, verdict, execution, mistake)
-        return sorted(known.values(), key=lambda answer: -answer.times)
 
     def to_json(self) -> dict[str, object]:
         texts = [completion.text for completion in self.judged.scored.group.completions]
@@ -255,7 +237,7 @@ def print_answers(result: AskResult) -> None:
         table.add_column(ratio=1)
     table.add_row(*map(_column, result.attempts))
     console.print(table)
-    lines = loud_mistakes(each.judged for each in result.attempts)
+    lines = [Text(line, LOUD) for line in mistakes(each.judged for each in result.attempts)]
     if not all(each.judged.same_family for each in result.attempts):
         lines.append(Text("not a kind of problem that the judge was measured on: do not rely on it here", "yellow"))
     if not problem.tests:
@@ -268,33 +250,32 @@ def print_answers(result: AskResult) -> None:
 
 
 def _column(attempts: PolicyAttempts) -> RenderableType:
-    answers, parts = attempts.answers(), list[RenderableType]()
-    for answer in answers[:MAX_SHOWN]:
-        parts += [Text(), *_answer(answer)]
+    """Show equal attempts once, the most frequent first, below how many of all pass when they are executed.
+
+    Without tests the judge counts, where it says anything.
+    """
+    judged, group = attempts.judged, attempts.judged.scored.group
+    executed, mistaken, says = judged.executed or (), judged.mistaken(), "the judge does not know"
+    if truths := [TRUTH[run.outcome] for run in executed]:
+        unknown = f", {truths.count(None)} unknown" if None in truths else ""
+        says = f"{truths.count(True)} of {len(truths)} pass{unknown}"
+    elif beliefs := [verdict.correctness >= BELIEF for verdict in judged.scored.verdicts if verdict.trainable]:
+        says = f"the judge believes {sum(beliefs)} of {len(beliefs)}"
+    parts: list[RenderableType] = [Text(says, "bold")]
+    codes = [code_of(completion.text, group.problem.entry_point) for completion in group.completions]
+    answers = Counter(codes).most_common()
+    for code, times in answers[:MAX_SHOWN]:
+        verdict, truth = judged.scored.verdicts[codes.index(code)], Text()
+        if executed:
+            run = executed[codes.index(code)]
+            style = LOUD if mistaken[codes.index(code)] else OUTCOME_STYLES[run.outcome]
+            reason = f", {clean(run.reason, 80)}" if run.reason else ""
+            truth = Text.assemble((f"executed: {run.outcome.value}", style), (reason, "dim"))
+        likely = f"{100 * verdict.correctness:.0f} % likely to pass"
+        words = likely if verdict.status is Status.JUDGED else f"{status_word(verdict)}, {'; '.join(verdict.reasons)}"
+        belief = Text(f"   {clean(f'judge: {words}', 200)}", STYLES[verdict.status])
+        parts += [Text(), Text.assemble((f"{times} x ", "bold"), truth), belief, show_code(code, CODE_ROWS)]
     if len(answers) > MAX_SHOWN:
         parts.append(Text(f"and {count(len(answers) - MAX_SHOWN, 'other answer')}", "dim"))
     name = f"before: {attempts.name}" if attempts.is_start else attempts.name
-    return framed(Group(_tally(attempts), *parts), Text(clean(name, 60), "bold"))
-
-
-def _tally(attempts: PolicyAttempts) -> Text:
-    """Count those that pass when executed; without tests those that the judge believes, where it says anything."""
-    if executed := [TRUTH[run.outcome] for run in attempts.judged.executed or ()]:
-        unknown = f", {executed.count(None)} unknown" if None in executed else ""
-        return Text(f"{executed.count(True)} of {len(executed)} pass{unknown}", "bold")
-    says = [verdict.correctness >= 0.5 for verdict in attempts.judged.scored.verdicts if verdict.trainable]
-    return Text(f"the judge believes {sum(says)} of {len(says)}" if says else "the judge does not know", "bold")
-
-
-def _answer(answer: EqualAttempts) -> Iterator[RenderableType]:
-    truth, verdict, executed = Text(), answer.verdict, answer.executed
-    if executed is not None:
-        style = LOUD if answer.mistaken else OUTCOME_STYLES[executed.outcome]
-        truth = Text(f"executed: {executed.outcome.value}", style)
-        if executed.reason:
-            truth.append(f", {clean(executed.reason, 80)}", style="dim")
-    yield Text.assemble((f"{answer.times} x ", "bold"), truth)
-    likely = f"{100 * verdict.correctness:.0f} % likely to pass"
-    words = likely if verdict.status is Status.JUDGED else f"{status_word(verdict)}, {'; '.join(verdict.reasons)}"
-    yield Text(f"   {clean(f'judge: {words}', 200)}", STYLES[verdict.status])
-    yield show_code(answer.code, CODE_ROWS)
+    return framed(Group(*parts), Text(clean(name, 60), "bold"))

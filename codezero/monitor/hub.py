@@ -22,9 +22,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from codezero.config import HubConfig, NodeConfig
+from codezero.config import HUB_TOKEN, REPOSITORY, HubConfig, NodeConfig
 from codezero.config.learning import named
-from codezero.config.training import HUB_TOKEN, REPOSITORY
 from codezero.errors import ConfigError
 from codezero.monitor.report import start_and_end
 from codezero.monitor.run_state import Fold, History

@@ -21,7 +21,7 @@ from codezero.monitor.rollouts_db import RolloutStore
 from codezero.monitor.run_state import Fold, History
 from codezero.monitor.run_types import RunView
 from codezero.monitor.run_view import most_telling, view_of
-from codezero.monitor.terminal import LiveView, PlainView, choose_view, save_picture
+from codezero.monitor.terminal import Screen, choose_view, save_picture
 from codezero.monitor.text import duration, print_flushed
 from codezero.system.child import ProcessReport, write_process
 from codezero.system.signals import Share
@@ -35,7 +35,7 @@ MOST_WAITING = 256  # rows queued for Weights & Biases; more are dropped, and me
 LEAVING_SECONDS = 5.0  # for sending the rest at the end: a node that has to stop has 30
 
 
-class WandbRun:
+class WandbRun(threading.Thread):
     """Sends rows to Weights & Biases, whose own process keeps and uploads them. A failure is one warning.
 
     project: PROJECT or ENTITY/PROJECT; facts: the peer id and the models; folder: the run's. Calls of wandb can wait
@@ -45,12 +45,9 @@ class WandbRun:
     """
 
     def __init__(self, project: str, facts: Mapping[str, str], folder: Path, logs: Path) -> None:
+        super().__init__(name="wandb", daemon=True)
         self._project, self._facts, self._folder, self._logs = project, facts, folder, logs
         self._rows: queue.Queue[Metrics | None] = queue.Queue(MOST_WAITING)
-        self._thread = threading.Thread(target=self._send, name="wandb", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
 
     def observe(self, row: Metrics | None) -> None:
         """Send this row later; None: it was the last."""
@@ -59,11 +56,33 @@ class WandbRun:
 
     def close(self) -> None:
         self.observe(None)
-        self._thread.join(LEAVING_SECONDS)
+        self.join(LEAVING_SECONDS)
 
-    def _send(self) -> None:
+    def run(self) -> None:
         try:
-            run = self._open()
+            library: Any = importlib.import_module("wandb")
+            mode, identity = os.environ.get("WANDB_MODE") or "online", self._folder / "wandb.id"
+            if mode != "disabled" and not os.environ.get("WANDB_API_KEY"):
+                mode = "offline"
+            if not identity.is_file():  # a resumed run keeps its id; a new one in a folder of the same name has none
+                identity.write_text(secrets.token_hex(8) + "\n")
+            self._logs.mkdir(parents=True, exist_ok=True)
+            settings = library.Settings(
+                silent=True, console="off", save_code=False, disable_git=True, host="codezero", init_timeout=10.0,
+                finish_timeout=LEAVING_SECONDS, x_save_requirements=False, x_disable_meta=True, x_disable_stats=True,
+            )  # fmt: skip
+            entity, _, project = self._project.rpartition("/")
+            run = library.init(
+                entity=entity or None,
+                project=project,
+                name=self._folder.name,
+                id=identity.read_text().strip(),
+                config=dict(self._facts),
+                dir=str(self._logs),
+                resume="allow" if mode == "online" else None,
+                mode=mode,
+                settings=settings,
+            )
             while (row := self._rows.get()) is not None:
                 figures = {key: float(value) for key in row if (value := number(row, key)) is not None}
                 run.log(figures, step=int(row["iteration"] or 0))
@@ -73,31 +92,6 @@ class WandbRun:
             logger.warning("Weights & Biases: %s: %s; training goes on without it", name, error)
             logger.info("the trace of Weights & Biases", exc_info=error)
 
-    def _open(self) -> Any:
-        library: Any = importlib.import_module("wandb")
-        mode, identity = os.environ.get("WANDB_MODE") or "online", self._folder / "wandb.id"
-        if mode != "disabled" and not os.environ.get("WANDB_API_KEY"):
-            mode = "offline"
-        if not identity.is_file():  # a resumed run keeps its id, a new one in a folder of the same name gets another
-            identity.write_text(secrets.token_hex(8) + "\n")
-        self._logs.mkdir(parents=True, exist_ok=True)
-        settings = library.Settings(
-            silent=True, console="off", save_code=False, disable_git=True, host="codezero", init_timeout=10.0,
-            finish_timeout=LEAVING_SECONDS, x_save_requirements=False, x_disable_meta=True, x_disable_stats=True,
-        )  # fmt: skip
-        entity, _, project = self._project.rpartition("/")
-        return library.init(
-            entity=entity or None,
-            project=project,
-            name=self._folder.name,
-            id=identity.read_text().strip(),
-            config=dict(self._facts),
-            dir=str(self._logs),
-            resume="allow" if mode == "online" else None,
-            mode=mode,
-            settings=settings,
-        )
-
 
 class RunMonitor:
     def __init__(
@@ -106,22 +100,19 @@ class RunMonitor:
         folder: Path,
         view: str,
         identity: str,
-        swarm_kind: str,
         facts: Mapping[str, str],
         wandb: WandbRun | None = None,
         usage: Callable[[], Metrics] = dict,
-        start: PlainView | None = None,
+        start: Screen | None = None,
     ) -> None:
-        """`view` is auto, live, plain or off; `identity` the peer id; `facts` what stays the same, such as models.
+        """`view` is auto, live, plain or off; `identity` the peer id; `facts` what stays the same: swarm, models.
 
         usage: what the node uses of the machine now, for each row. start: what is seen until `started`; None: lines.
         """
         self.folder, self.view_kind, self._wandb, self._usage = folder, view, wandb, usage
-        self.facts, self._swarm_kind = dict(facts), swarm_kind
-        self._stand_ins = ""  # what stands in for sources of problems at the start
         self.doing = ""  # what takes time now, beside the iterations
         self.problem: ScoredGroup | None = None  # the last own one of which some attempts could be judged
-        self._process = ProcessReport(pid=os.getpid(), peer_id=identity, began=time.time())
+        self._process = ProcessReport(pid=os.getpid(), peer_id=identity, began=time.time(), facts=dict(facts))
         # of the call under way: when it began, when it was last shown, and what was shown before it
         self._call: tuple[float, float, str] | None = None
         self._file: MetricsFile | None = None
@@ -129,7 +120,7 @@ class RunMonitor:
         self._stage: Literal["starting", "running", "ended"] = "starting"
         self._reason = ""  # why it ended, from the beginning of its end on
         self._rollouts = RolloutStore(folder, identity)
-        self._screen = start or choose_view("off" if view == "off" else "plain", LiveView)
+        self._screen = start or choose_view("off" if view == "off" else "plain")
         self.view = self._viewed(Fold())
 
     def started(self, iteration: int) -> bool:
@@ -147,14 +138,14 @@ class RunMonitor:
         logger.info("%s begins at iteration %d in %s", self.view.name, iteration, self.folder)
         quiet_libraries()  # by now everything is imported
         self._screen.close()
-        self._screen = choose_view(self.view_kind, LiveView)
+        self._screen = choose_view(self.view_kind)
         self._screen.show(self.view)
         return bool(self.view.exams)
 
     def add_facts(self, *, stand_ins: str = "", **facts: str) -> None:
         """Add what turned out while the parts were made. stand_ins: what stands in for sources of problems."""
-        self._stand_ins = stand_ins or self._stand_ins
-        self.facts |= facts
+        old = self._process
+        self._process = replace(old, facts=old.facts | facts, stand_ins=stand_ins or old.stand_ins)
 
     def busy(self, doing: str) -> None:
         """Show this until the next `observe`. From the first call on, others know that this process runs here."""
@@ -182,7 +173,7 @@ class RunMonitor:
     def observe(self, iteration: int, metrics: Metrics, judged: Sequence[ScoredGroup]) -> None:
         row = self._usage() | metrics | {"iteration": iteration}
         if row.get("eval/set"):  # an exam's figures mean little without what they are of
-            row |= {f"run/{name}": value for name, value in self.facts.items()}
+            row |= {f"run/{name}": value for name, value in self._process.facts.items() if name != "swarm"}
         if self._file is not None:
             self._file.append(row)
             self._rollouts.add(iteration, judged)
@@ -253,10 +244,10 @@ class RunMonitor:
             print_flushed(f"  next: the same command goes on from here; with peers: {command()} swarm up --nodes 3")
 
     def _viewed(self, fold: Fold) -> RunView:
-        facts = {"swarm": self._swarm_kind} | self.facts
-        return view_of(fold, replace(self._process, facts=facts, stand_ins=self._stand_ins), curves=("reward",))
+        return view_of(fold, self._process, curves=("reward",))
 
     def _write_node_file(self, stopped: str | None) -> None:
-        facts = {name: value[:MAX_FACT] for name, value in ({"swarm": self._swarm_kind} | self.facts).items()}
-        report = {"peer_id": self._process.peer_id, "began": self._process.began, "stopped": stopped}
-        write_process(self.folder / NODE_FILE, {**report, "facts": facts, "stand_ins": self._stand_ins[:MAX_FACT]})
+        own = self._process
+        facts = {name: value[:MAX_FACT] for name, value in own.facts.items()}
+        report = {"peer_id": own.peer_id, "began": own.began, "stopped": stopped, "facts": facts}
+        write_process(self.folder / NODE_FILE, {**report, "stand_ins": own.stand_ins[:MAX_FACT]})

@@ -123,8 +123,6 @@ class RunReader:
         self._base, self._read_board, self._parts = base, read_board, parts
         unread = "the chain is being read; look again in a moment"
         self._board = Leaderboard(chain_id=None, contract="", round=None, peers=[], problem=unread)
-        self._turn = threading.Lock()
-        self._listed: tuple[float, dict[str, Path]] = (0.0, {})
 
         @lru_cache(24)  # the runs requested last
         def followed(folder: Path) -> tuple[threading.Lock, ReadView]:
@@ -139,7 +137,7 @@ class RunReader:
 
     def runs(self) -> Runs:
         """Summarise all runs; nothing is read of one whose files are as they were."""
-        folders = self._folders()
+        folders = find_runs(self._base)
         self._summaries = {folder: self._summary(key, folder) for key, folder in folders.items()}
         return Runs(runs=[summary for _, summary in self._summaries.values()])
 
@@ -171,7 +169,7 @@ class RunReader:
 
     def watched(self) -> list[RunView]:
         """The run that wrote last, then others that are running, 16 at most. Raises UnreadableError."""
-        folders = self._folders()
+        folders = find_runs(self._base)
         first = next(iter(folders), None)
         keys = [key for key, folder in folders.items() if key == first or read_process(folder / NODE_FILE).alive]
         return [self._view(key, folders[key]) for key in keys[:16]]
@@ -191,16 +189,7 @@ class RunReader:
             return written, summarise_run(folder, key, history=history)
 
     def _folder(self, key: str) -> Path:
-        folder = self._folders().get(key)
+        folder = find_runs(self._base).get(key)
         if folder is None:
             raise HttpRefusal(404, NOTHING)
         return folder
-
-    def _folders(self) -> dict[str, Path]:
-        """List runs by key, the one written last first; looked up once a second."""
-        with self._turn:
-            listed_at, folders = self._listed
-            if not folders or time.monotonic() - listed_at > 1.0:
-                folders = find_runs(self._base)
-                self._listed = time.monotonic(), folders
-            return folders

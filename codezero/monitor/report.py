@@ -11,7 +11,7 @@ from pathlib import Path
 from codezero.monitor.rollouts_db import measured_levels
 from codezero.monitor.run_state import Fold
 from codezero.monitor.run_types import ExamView, RunView, Series
-from codezero.monitor.run_view import attempts_line, best_and_worst, code_of, level_lines, proposal_lines
+from codezero.monitor.run_view import attempts_line, best_and_worst, code_of, problem_lines
 from codezero.monitor.text import clean, count, duration, measured, percent
 from codezero.system.files import replacing, write_atomic
 from codezero.types import ScoredGroup
@@ -104,7 +104,7 @@ def _page(folder: Path, fold: Fold, view: RunView, reason: str, picture: bool) -
         yield f"\n## Who scores\n\nThe {_inline(view.facts['evaluator'])} scores every answer; there is no judge."
     else:
         yield from _judge(fold, view)
-    if lines := [*proposal_lines(fold.last), *level_lines(measured_levels(folder))]:
+    if lines := problem_lines(fold.last, measured_levels(folder)):
         yield "\n## Problems\n"
         yield from (f"- {what}: {_inline(figure, 400)}" for what, figure in lines)
 

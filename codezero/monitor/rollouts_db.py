@@ -24,7 +24,7 @@ from codezero.errors import UnreadableError, translated
 from codezero.monitor.run_types import Rollout, RolloutLine, RolloutPage, ShownVerdict
 from codezero.monitor.text import readable_name
 from codezero.system.files import closed_on_failure
-from codezero.types import Completion, ScoredGroup, Status, Verdict
+from codezero.types import ScoredGroup, Status
 
 Kept = TypeVar("Kept", Rollout, RolloutLine)
 logger = logging.getLogger(__name__)
@@ -144,8 +144,19 @@ class RolloutStore:
 def shown(scored: ScoredGroup, *, iteration: int, own: bool) -> Rollout:
     """Make what is shown of a group, with id 0: who keeps it gives it one."""
     group, problem = scored.group, scored.group.problem
-    pairs = zip(group.completions[:MAX_ATTEMPTS], scored.verdicts[:MAX_ATTEMPTS], strict=True)
-    attempts = [_attempt(completion, verdict) for completion, verdict in pairs]
+    attempts = list[ShownVerdict]()
+    for completion, verdict in zip(group.completions[:MAX_ATTEMPTS], scored.verdicts[:MAX_ATTEMPTS], strict=True):
+        known = verdict.status is not Status.UNAVAILABLE  # where nothing could be told, a score is None and not zero
+        scores = {name: getattr(verdict, name) for name in SCORES}
+        attempt = ShownVerdict(
+            text=_beginning(completion.text, MAX_TEXT),
+            status=verdict.status.value,
+            **{name: round(value, 4) if known and math.isfinite(value) else None for name, value in scores.items()},
+            reasons=[_beginning(reason, 512) for reason in verdict.reasons[:16]],
+            finished=completion.finished,
+            cut=len(completion.text) > len(_beginning(completion.text, MAX_TEXT)),
+        )
+        attempts.append(attempt)
     question = _beginning(problem.question, MAX_QUESTION)
     line = RolloutLine(
         id=0,
@@ -161,20 +172,6 @@ def shown(scored: ScoredGroup, *, iteration: int, own: bool) -> Rollout:
     )
     tests = [_beginning(test, 2_048) for test in problem.tests[:24]]
     return Rollout(line=line, problem_id=problem.id, question=question, tests=tests, attempts=attempts)
-
-
-def _attempt(completion: Completion, verdict: Verdict) -> ShownVerdict:
-    known = verdict.status is not Status.UNAVAILABLE  # where nothing could be told, a score is None and not zero
-    scores = {name: getattr(verdict, name) for name in SCORES}
-    text = _beginning(completion.text, MAX_TEXT)
-    return ShownVerdict(
-        text=text,
-        status=verdict.status.value,
-        **{name: round(value, 4) if known and math.isfinite(value) else None for name, value in scores.items()},
-        reasons=[_beginning(reason, 512) for reason in verdict.reasons[:16]],
-        finished=completion.finished,
-        cut=len(text) < len(completion.text),
-    )
 
 
 def _beginning(text: str, most: int) -> str:

@@ -21,7 +21,6 @@ from codezero.monitor.run_types import MAX_EXAMS, MAX_POINTS, MAX_ROUNDS, ExamVi
 from codezero.monitor.text import clean, percent
 from codezero.types import Metrics
 
-STEPS = ("attempts", "sampling", "exchange", "learning", "proposals")
 CURVES = {  # name in the page's view, and key in a row; tokens_total is summed up here
     "reward": "reward/mean", "loss": "train/loss", "entropy": "train/entropy",
     "zero_spread_share": "train/zero_spread_share", "level": "difficulty/level", "judge_auroc": "judge/canary_auroc",
@@ -32,16 +31,14 @@ CURVES = {  # name in the page's view, and key in a row; tokens_total is summed 
     "learned_share": "attempts/learned_share", "cut_off_share": "attempts/cut_off_share",
     "no_verdict_share": "attempts/no_verdict_share",
     "cpu": "system/cpu", "memory": "system/memory_bytes", "gpu_memory": "system/gpu_bytes",
-    **{f"seconds_{step}": f"seconds/{step}" for step in STEPS},
+    **{f"seconds_{step}": f"seconds/{step}" for step in ["attempts", "sampling", "exchange", "learning", "proposals"]},
     **{f"success_{level}": f"difficulty/success_{level}" for level in range(1, 6)},
 }  # fmt: skip
 UNAVAILABLE = "judge/unavailable_share"
 EXAM = {  # field of `ExamView`, and key in a row
     "low": "eval/ci_low", "high": "eval/ci_high", "pass_low": "eval/pass_ci_low", "pass_high": "eval/pass_ci_high",
-    "control": "eval/control", "problems": "eval/problems", "unknown_share": "eval/unknown_share",
-    "cheats_share": "eval/cheats_share", "unguarded_share": "eval/unguarded_share",
-    "believed": "judge/believed", "auroc": "judge/auroc", "false_positive_share": "judge/false_positive_share",
-    "false_negative_share": "judge/false_negative_share",
+    **{name: f"eval/{name}" for name in ["control", "problems", "unknown_share", "cheats_share", "unguarded_share"]},
+    **{name: f"judge/{name}" for name in ["believed", "auroc", "false_positive_share", "false_negative_share"]},
     **{f"within_auroc{part}": f"judge/exam_within_auroc{part}" for part in ("", "_low", "_high", "_pairs")},
 }  # fmt: skip
 TOLERATED = "tolerated/"
@@ -320,13 +317,10 @@ def hindrances(rows: Reversible[Metrics]) -> dict[str, str]:
 def _shares(rows: Sequence[Metrics]) -> dict[str, float]:
     """Average the shares of the attempts of these rows: `learned`, and each of CAUSES."""
     counts = [number(row, "attempts/count") or 0.0 for row in rows]
-    shares = {
-        name: sum(
-            (number(row, f"attempts/{name}_share") or 0.0) * count for row, count in zip(rows, counts, strict=True)
-        )
-        / max(sum(counts), 1.0)
-        for name in ("learned", *CAUSES)
-    }
+    shares = dict.fromkeys(("learned", *CAUSES), 0.0)
+    for row, count in zip(rows, counts, strict=True):
+        for name in shares:
+            shares[name] += (number(row, f"attempts/{name}_share") or 0.0) * count / max(sum(counts), 1.0)
     if rows and number(rows[-1], "judge/weight") == 0:
         shares["unweighed"] = shares.pop("wrong") + shares.pop("right")
     return shares

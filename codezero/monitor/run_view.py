@@ -210,32 +210,29 @@ def audit_line(row: Metrics) -> str:
     return f"{line}; {ranks}" if ranks else line
 
 
-def proposal_lines(row: Metrics) -> list[tuple[str, str]]:
-    """(what, figure) for people; empty for a run that proposes nothing and is offered nothing."""
+def problem_lines(row: Metrics, levels: Mapping[str, Sequence[int]]) -> list[tuple[str, str]]:
+    """(what, figure) for people: what became of proposals, and what `measured_levels` counts; empty: neither is known.
+
+    That expected values are wrong is known only where something is executed.
+    """
     lines: list[tuple[str, str]] = []
     if (written := number(row, "proposer/written")) is not None:
         total, kinds = _refused(row, "proposer/refused_")
         why = f", {total} refused as they came: {kinds}" if total else ""
-        lines += [("proposals", f"{count(int(written), 'problem')} written{why}"), ("expected values", _values(row))]
+        values = "claims, never executed (audit.share, or reward.mode=rlvr, would tell how many are wrong)"
+        right, wrong = number(row, "proposer/values_right"), number(row, "proposer/values_wrong")
+        if right is not None and wrong is not None:
+            executed = f"{right + wrong:.0f} executed are wrong"
+            values = f"{percent(wrong / (right + wrong))} of {executed}" if right + wrong else "none executed yet"
+        lines = [("proposals", f"{count(written, 'problem')} written{why}"), ("expected values", values)]
     if (derived := number(row, "proposer/derived")) is not None:
-        lines += [("proposals", f"{count(int(derived), 'problem')} derived")]
+        lines.append(("proposals", f"{count(derived, 'problem')} derived"))
     total, kinds = _refused(row, "problems/refused_")
-    return [*lines, ("problems refused", f"{total}: {kinds}")] if total else lines
-
-
-def level_lines(levels: Mapping[str, Sequence[int]]) -> list[tuple[str, str]]:
-    """(source, figure) for people, of what `measured_levels` counts."""
-    of = {source: (f"{problems} at {level}" for level, problems in enumerate(row, 1)) for source, row in levels.items()}
-    return [(f"{source} by level", f"{', '.join(each)}, as own attempts were scored") for source, each in of.items()]
-
-
-def _values(row: Metrics) -> str:
-    """Count the expected values that execution found wrong; known only where something is executed."""
-    right, wrong = number(row, "proposer/values_right"), number(row, "proposer/values_wrong")
-    if right is None or wrong is None:
-        return "claims, never executed (audit.share, or reward.mode=rlvr, would tell how many are wrong)"
-    total = int(right + wrong)
-    return f"{percent(wrong / total)} of {total} executed are wrong" if total else "none executed yet"
+    lines += [("problems refused", f"{total}: {kinds}")] if total else []
+    for source, problems in levels.items():
+        at = ", ".join(f"{many} at {level}" for level, many in enumerate(problems, 1))
+        lines.append((f"{source} by level", f"{at}, as own attempts were scored"))
+    return lines
 
 
 def _refused(row: Metrics, prefix: str) -> tuple[int, str]:

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from msgspec.structs import replace
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -222,22 +221,26 @@ class PlainView:
 
 
 class LiveView:
-    """The view on a terminal, redrawn in place; lines printed meanwhile scroll by above it."""
+    """The view on a terminal, redrawn in place; lines printed meanwhile scroll by above it.
+
+    Before there is one: a line that says what takes time, and since when; it is gone afterwards.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._view: RunView | None = None
         self._problem: ScoredGroup | None = None
         self._doing = self._line = ""
+        self._since = time.monotonic()
         self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=2, vertical_overflow="crop")
 
     def show(self, view: RunView, problem: ScoredGroup | None = None, doing: str = "") -> None:
         self._view, self._problem, self._doing = view, problem, doing
-        if not self._live.is_started:
-            self._live.start(refresh=True)
+        self._live.start(refresh=True)
 
     def busy(self, doing: str) -> None:
-        self._doing = doing
+        self._doing, self._since = doing, time.monotonic()
+        self._live.start(refresh=True)
 
     def say(self, line: str) -> None:
         """The same picture with this line below it."""
@@ -245,43 +248,25 @@ class LiveView:
         self._live.refresh()
 
     def close(self) -> None:
+        self._live.transient = self._view is None
         self._live.stop()
 
     def _draw(self) -> RenderableType:
         if self._view is None:
-            return ""
+            seconds = time.monotonic() - self._since
+            line = f"codezero: {clean(self._doing, 100)} … {f'{seconds:.0f} s' if seconds >= 1 else ''}"
+            return Text(line, no_wrap=True, overflow="ellipsis")
         height = self._console.height
         return render(self._view, self._problem, doing=self._doing, height=height, now=time.time(), line=self._line)
 
 
-class StartView(PlainView):
-    """While a node starts: one line that says what takes time, and since when; on a terminal."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self._doing, self._since = "", time.monotonic()
-        self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=2, transient=True)
-
-    def busy(self, doing: str) -> None:
-        self._doing, self._since = doing, time.monotonic()
-        self._live.start(refresh=True)
-
-    def close(self) -> None:
-        self._live.stop()
-
-    def _draw(self) -> RenderableType:
-        seconds = time.monotonic() - self._since
-        line = f"codezero: {clean(self._doing, 100)} … {f'{seconds:.0f} s' if seconds >= 1 else ''}"
-        return Text(line, no_wrap=True, overflow="ellipsis")
+Screen = LiveView | PlainView
 
 
-Drawn = TypeVar("Drawn", LiveView, StartView)
-
-
-def choose_view(view: str, drawn: Callable[[Console], Drawn]) -> Drawn | PlainView:
-    """`drawn` where it can be; else lines, with `view` off such that go nowhere."""
+def choose_view(view: str) -> Screen:
+    """The live one where it can be drawn; else lines, with `view` off such that go nowhere."""
     if console := live_console(view):
-        return drawn(console)
+        return LiveView(console)
     return PlainView(lambda _: None) if view == "off" else PlainView()
 
 

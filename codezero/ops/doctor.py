@@ -1,36 +1,94 @@
-"""The machine's checks, and the list of all. Device and memory are checked in a child, which may crash or hang with its
-driver."""
+"""Findings, all checks at once, each with its deadline, and those of the machine: none can hold up another.
+
+Device and memory are checked in a child, which may crash or hang with its driver.
+"""
 
 import contextlib
 import ctypes
 import io
+import multiprocessing
 import os
-import platform
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from codezero.config import NodeConfig, SwarmConfig
-from codezero.errors import ModelError
-from codezero.monitor.text import readable_name
-from codezero.ops.findings import Check, Finding, fail, ok, unknown, warn
+from codezero.errors import CodeZeroError, ModelError
+from codezero.monitor.text import clean, readable_name
 from codezero.system.child import how_it_ended, python
 
 GIB = 2**30
+MAX_TEXT = 600  # characters of a line's two parts each
 # checkpoints and logs of the embedded models need less than the first; real models want more than the second
 LEAST_DISK, GOOD_DISK = 0.25 * GIB, 2 * GIB
 HARDWARE = ("torch", "device", "memory")
 HARDWARE_SECONDS = 22.0
 # seconds. Records of peers live for some minutes, and with chain.kind=clock rounds go by the clock.
 SKEW_WARN, SKEW_FAIL = 5.0, 60.0
+
+
+class CheckState(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+    UNKNOWN = "unknown"  # the check could not be done: nothing is claimed
+
+
+class Finding(msgspec.Struct, frozen=True):
+    state: CheckState
+    text: str = msgspec.field(name="said")
+    mend: str = ""  # what to do about it; empty where nothing needs doing
+    check: str = ""
+
+
+ok, warn, fail, unknown = (partial(Finding, state) for state in CheckState)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    run: Callable[[], Finding | list[Finding]]  # several findings have names of their own
+    seconds: float = 15.0
+
+
+def diagnose(checks: Sequence[Check]) -> Iterator[Finding]:
+    """The findings, in the order of `checks`; all of them within the longest deadline."""
+    began, pool = time.monotonic(), ThreadPool(len(checks))  # of daemons: what hangs in a name look-up is left behind
+    running = [(check, pool.apply_async(check.run)) for check in checks]
+    pool.close()
+    for check, outcome in running:
+        try:
+            findings = outcome.get(max(0.0, began + check.seconds - time.monotonic()))
+        except multiprocessing.TimeoutError:
+            findings = unknown(f"no answer within {check.seconds:g} s")
+        except CodeZeroError as error:  # what a node would end with too
+            findings = fail(str(error).partition("\n")[0])
+        except Exception as error:  # noqa: BLE001 - a check that is broken says nothing about the machine
+            findings = unknown(f"the check itself failed: {error!r}")
+        yield from findings if isinstance(findings, list) else [replace(findings, check=check.name)]
+
+
+def line(finding: Finding) -> str:
+    """For people. Foreign text is cleaned."""
+    state = "could not tell" if finding.state is CheckState.UNKNOWN else finding.state
+    text = "; ".join(clean(part, MAX_TEXT) for part in (finding.text, finding.mend) if part)
+    return f"{state:14}  {finding.check:10}  {text}"
+
+
+def healthy(findings: Sequence[Finding]) -> bool:
+    """Did no check fail? Warnings and what is unknown are no failures."""
+    return not any(finding.state is CheckState.FAIL for finding in findings)
 
 
 def disk(folder: str) -> Finding:
@@ -97,7 +155,7 @@ def login(config: NodeConfig) -> Finding:
     vault = Vault(Folder(directory), config.login.days, time.time) if directory.is_dir() else None
     if vault is None or (owner := vault.owner()) is None:
         return ok(f"nobody owns this node on the page; points go to the account of {config.chain.wallet}")
-    if not vault.unlocked:
+    if vault.signer() is None:
         return warn(f"logged out: points for {owner.account} wait", "codezero login")
     return ok(f"logged in as {owner.account}")
 
@@ -173,28 +231,6 @@ def judge_memory(memory: str, need: float | None, estimate: str, free: int) -> F
 
 def _print(check: str, finding: Finding) -> None:
     print(msgspec.json.encode(replace(finding, check=check)).decode(), flush=True)
-
-
-def checks(config: NodeConfig, overrides: Sequence[str]) -> list[Check]:
-    """For a node of this config, which was composed of `overrides`; in the order in which people read them."""
-    from codezero.ops import doctor_network as network  # which the child does without
-
-    return [
-        Check("python", lambda: ok(f"{platform.python_version()} on {sys.platform}")),
-        Check("hardware", lambda: hardware(config, overrides), HARDWARE_SECONDS + 1),
-        Check("disk", lambda: disk(config.run.directory)),
-        Check("clock", lambda: clock(network.block_time(config.chain), config.chain.round_seconds)),
-        Check("page port", lambda: network.page_port(config)),
-        Check("p2p port", lambda: network.p2p_port(config.swarm, network.running_network(config))),
-        Check("ways in", lambda: network.ways_in(config.swarm)),
-        Check("reach", lambda: network.reach(config.swarm, network.running_network(config)), 20.0),
-        Check("chain", lambda: network.chain(config.chain)),
-        Check("judge", lambda: network.judge(config.evaluator), 25.0),
-        Check("hub", lambda: network.hub(config)),
-        Check("identity", partial(identity, config.swarm)),
-        Check("login", partial(login, config)),
-        Check("plug-ins", partial(plugins, config)),
-    ]
 
 
 if __name__ == "__main__":

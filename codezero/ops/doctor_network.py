@@ -1,15 +1,18 @@
-"""Checks of the network and its services: ports, ways in, reach, chain, judge, hub."""
+"""Checks of the network and its services: ports, ways in, reach, chain, judge, hub; and the list of all checks."""
 
 import contextlib
 import ipaddress
+import platform
 import re
 import secrets
 import select
 import socket
+import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
+from functools import partial
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
@@ -20,7 +23,8 @@ from codezero.errors import ChainError, ConfigError, EndpointError, EvaluatorErr
 from codezero.inspection.status import RunFiles, newest_run
 from codezero.login.page_process import open_sockets, wanted
 from codezero.nano import NANO
-from codezero.ops.findings import Finding, fail, ok, unknown, warn
+from codezero.ops import doctor as machine
+from codezero.ops.doctor import Check, Finding, fail, ok, unknown, warn
 from codezero.problems.rows import SETS
 from codezero.swarm.build import visitor
 from codezero.swarm.network_status import NetworkStatus, own_addresses
@@ -201,9 +205,10 @@ def judge(config: EvaluatorConfig) -> Finding:
     if config.kind == "custom":
         return ok(f"{config.model}, code of your own in the node's process")
     from codezero.evaluator.judge_prompts import LIKELIHOOD
-    from codezero.evaluator.openai_judge import endpoint_judge
+    from codezero.evaluator.openai_judge import ENDPOINT_JUDGES
 
-    with endpoint_judge(replace(config, seconds=min(config.seconds, JUDGE_SECONDS), requests=1)) as served:
+    brief = replace(config, seconds=min(config.seconds, JUDGE_SECONDS), requests=1)
+    with ENDPOINT_JUDGES[config.kind](brief) as served:
         server = _server_of(served.url)
         try:
             served.check()
@@ -265,3 +270,23 @@ def judge_hub(missing: list[str], models: list[str], sets: list[str], answers: b
     if sets and not answers:
         return warn(f"{where}; {', '.join(sets)} only as far as in the cache", "other sources fill the batch")
     return ok(where + (f"; to be fetched: {', '.join(missing)}" if missing else ""))
+
+
+def checks(config: NodeConfig, overrides: Sequence[str]) -> list[Check]:
+    """For a node of this config, which was composed of `overrides`; in the order in which people read them."""
+    return [
+        Check("python", lambda: ok(f"{platform.python_version()} on {sys.platform}")),
+        Check("hardware", lambda: machine.hardware(config, overrides), machine.HARDWARE_SECONDS + 1),
+        Check("disk", lambda: machine.disk(config.run.directory)),
+        Check("clock", lambda: machine.clock(block_time(config.chain), config.chain.round_seconds)),
+        Check("page port", lambda: page_port(config)),
+        Check("p2p port", lambda: p2p_port(config.swarm, running_network(config))),
+        Check("ways in", lambda: ways_in(config.swarm)),
+        Check("reach", lambda: reach(config.swarm, running_network(config)), 20.0),
+        Check("chain", lambda: chain(config.chain)),
+        Check("judge", lambda: judge(config.evaluator), 25.0),
+        Check("hub", lambda: hub(config)),
+        Check("identity", partial(machine.identity, config.swarm)),
+        Check("login", partial(machine.login, config)),
+        Check("plug-ins", partial(machine.plugins, config)),
+    ]

@@ -21,8 +21,7 @@ from codezero.chain.errors import ChainUnreachableError
 from codezero.chain.invitation import Invitation, read_invitation
 from codezero.chain.provider import Ask, ChainClient
 from codezero.chain.wallet import KeystoreWallet
-from codezero.config import ChainConfig, EvaluatorConfig, NodeConfig
-from codezero.config.contradictions import CODE
+from codezero.config import CODE, ChainConfig, EvaluatorConfig, NodeConfig
 from codezero.environments.build import build_environment
 from codezero.errors import ConfigError, InviteError, UnreachableError
 from codezero.fitting import with_login
@@ -138,9 +137,18 @@ def joined(place: str, config: NodeConfig) -> list[str]:
         if not os.path.exists(place) and not path.suffix:  # a Path would fail on a long one
             path, ask = pulled(place, config, stack)
         invitation = read_invitation(path)
-        _check_here(invitation, config)
+        judge, network, own = invitation.judge, invitation.network, _own(invitation, config)
+        environment, protocol = build_environment(config), DERIVED if network.environment else PROTOCOL
+        if network.protocol != protocol:
+            mend = "update this node" if network.protocol > protocol else "use an older release"
+            versions = f"version {network.protocol} of the wire format and this node version {protocol}"
+            raise InviteError(f"the swarm speaks {versions}; {mend}")
+        if (network.environment or CODE, network.digest) != (environment.name, environment.digest):
+            here = f"{environment.name} {environment.digest[:12]}".strip()
+            theirs = f"the swarm learns the environment {network.environment or CODE} {network.digest[:12]}"
+            mend = "name the founder's, in the founder's version, with environment=…"
+            raise InviteError(f"{theirs} and this node {here}; {mend}")
         listed = _check_chain(invitation, config, stack, ask)
-    judge, network, own = invitation.judge, invitation.network, _own(invitation, config)
     digest = judge.digest and judge_of(replace(config.evaluator, model=judge.model)).digest  # reads the weights
     if digest and digest != judge.digest:
         theirs = f"the swarm's judge is {judge.model} with the digest {judge.digest[:12]}…"
@@ -162,21 +170,6 @@ def _own(invitation: Invitation, config: NodeConfig) -> list[str]:
     identity = Path(config.swarm.identity)
     me = Identity.load(identity).peer_id if identity.exists() else None
     return [address for address in invitation.network.bootnodes if address.endswith(f"/p2p/{me}")]
-
-
-def _check_here(invitation: Invitation, config: NodeConfig) -> None:
-    """Check that this node speaks and learns as the swarm does. Raises InviteError."""
-    network, environment = invitation.network, build_environment(config)
-    protocol = DERIVED if network.environment else PROTOCOL
-    if network.protocol != protocol:
-        mend = "update this node" if network.protocol > protocol else "use an older release"
-        versions = f"version {network.protocol} of the wire format and this node version {protocol}"
-        raise InviteError(f"the swarm speaks {versions}; {mend}")
-    if (network.environment or CODE, network.digest) != (environment.name, environment.digest):
-        here = f"{environment.name} {environment.digest[:12]}".strip()
-        theirs = f"the swarm learns the environment {network.environment or CODE} {network.digest[:12]}"
-        mend = "name the founder's, in the founder's version, with environment=…"
-        raise InviteError(f"{theirs} and this node {here}; {mend}")
 
 
 def chain_overrides(invitation: Invitation, config: NodeConfig) -> list[str]:

@@ -1,37 +1,61 @@
-"""`codezero judge serve` and `codezero judge verify`: the judge, its exact reader, and what one reading settles."""
+"""`codezero judge serve`, `verify` and `train`: the judge, its exact reader, what one reading settles, and its probe.
+
+What a probe is fitted on are a policy's attempts at problems, executed once and kept in a file.
+"""
 
 import hashlib
 import importlib.metadata
+import json
 import secrets
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
+import numpy as np
+from msgspec import Meta
 
+from codezero.code.answer import read_answer
+from codezero.code.assertions import MbppRow, as_problem
 from codezero.code.worker import StaticGuard
 from codezero.config import NodeConfig
-from codezero.environments.code import CodeEnvironment
-from codezero.errors import ConfigError, EvaluatorError, translated
+from codezero.environments.code import CodeEnvironment, solver_prompt
+from codezero.errors import ConfigError, EvaluatorError, ProblemError, translated
 from codezero.evaluator.build import build_canaries, build_evaluator
+from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.evidence import within_metrics
+from codezero.evaluator.judge import LikelihoodJudge, with_own_solutions
 from codezero.evaluator.judge_prompts import LIKELIHOOD, PROMPT_VERSION
-from codezero.evaluator.types import Judge, program, request
+from codezero.evaluator.probe import LEAST_GROUPS, Attempted, Probe, depth_of, fit, last_norm, unseen
+from codezero.evaluator.types import Judge, Program, program, request
 from codezero.market.judge_service import GRID, BatchRequest, Card, JudgeParts, SignedReceipt, as_group
-from codezero.models.build import FrozenModels, Say, source_of
+from codezero.models.build import FrozenModels, Say, load, source_of
+from codezero.models.digest import weights_digest
+from codezero.models.generation import Sampler
+from codezero.models.load import LoadedModel, load_model
 from codezero.problems.filters import Novelty
+from codezero.problems.rows import MAX_ROW, read_row
 from codezero.problems.stream import MixedStream
-from codezero.system.files import read_json
-from codezero.types import Problem, RolloutGroup
-
-if TYPE_CHECKING:
-    from codezero.swarm.identity import Identity
+from codezero.problems.synthetic.tasks import held_out
+from codezero.sandbox.base import TRUTH, Job, Outcome, Sandbox
+from codezero.sandbox.build import build_sandbox
+from codezero.stats import WithinGroups
+from codezero.swarm.identity import Identity, peer_id_of
+from codezero.swarm.identity import verify as holds
+from codezero.system.files import BadRows, decode_row, json_lines, read_json
+from codezero.system.signals import Share
+from codezero.types import Problem, RolloutGroup, Style
 
 AHEAD, BATCHES = 16, 8  # questions drawn together, and how often for one that the judge can say anything about
 MAX_FILE = 4 << 20  # bytes of a receipt, or of the items that it is about
 RECHECKED = 0.02  # of a receipt's programs; one at least
+ROWS_AT_ONCE = 64  # attempts that are sampled and executed before they are written to the file
+LAYERS = (0.6, 0.7, 0.75, 0.8)  # of a judge's depth; earlier and later layers order worse (measured)
 VERSIONS = ("codezero", "torch", "transformers")
 T = TypeVar("T")
 
@@ -41,10 +65,6 @@ class ExactReader:
 
     def __init__(self, config: NodeConfig, guard: StaticGuard, say: Say) -> None:
         """Raises ConfigError for a judge behind an endpoint, and ModelError."""
-        from codezero.evaluator.judge import LikelihoodJudge, with_own_solutions
-        from codezero.models.digest import weights_digest
-        from codezero.models.load import load_model
-
         if config.evaluator.kind != "local":
             raise ConfigError("a judge behind an endpoint signs no receipts; set evaluator.kind=local")
         name = source_of(config.evaluator.model, "judge")
@@ -71,10 +91,8 @@ class ExactReader:
         return read
 
 
-def build_parts(config: NodeConfig, identity: "Identity", receipts: bool, say: Say, stack: ExitStack) -> JudgeParts:
+def build_parts(config: NodeConfig, identity: Identity, receipts: bool, say: Say, stack: ExitStack) -> JudgeParts:
     """Raises ConfigError, ModelError, EvaluatorError and ProblemError."""
-    from codezero.evaluator.evaluator import FrozenEvaluator
-
     if config.reward.mode != "judge":
         raise ConfigError(f"reward.mode={config.reward.mode} would execute what is sent; serve a judge without it")
     canaries = build_canaries(config, Novelty(), stack, say)
@@ -90,12 +108,14 @@ def build_parts(config: NodeConfig, identity: "Identity", receipts: bool, say: S
     def draw() -> Problem:
         for _ in range(BATCHES):
             if not drawn:
-                drawn.extend(evaluator.covered(stream.next_batch([])))
+                batch = stream.next_batch([])
+                unlike = evaluator.monitor.limits(batch)
+                drawn.extend(problem for problem in batch if problem.id not in unlike)
             if drawn:
                 return drawn.popleft()
         raise EvaluatorError(f"{AHEAD * BATCHES} questions of data.sources are all unlike what it was measured on")
 
-    skill = evaluator.calibrate()
+    skill = evaluator.monitor.calibrated()
     card = Card(
         judge=reader.identity if reader else "",
         weights=reader.weights if reader else settings.model,
@@ -132,9 +152,6 @@ def verify(config: NodeConfig, items: Path, receipt: Path, number: int | None, s
     Raises EvaluatorError for a receipt that does not hold, ConfigError where that cannot be told: other weights, a
     file that cannot be read.
     """
-    from codezero.swarm.identity import peer_id_of
-    from codezero.swarm.identity import verify as holds
-
     batch, signed = _read(items, BatchRequest).items, _read(receipt, SignedReceipt)
     with translated(EvaluatorError, str(receipt), EvaluatorError):
         signed.check(batch, holds)
@@ -158,3 +175,182 @@ def _read(path: Path, schema: type[T]) -> T:
     """Raises ConfigError."""
     with translated(ConfigError, f"{path} cannot be used", OSError, ValueError):
         return read_json(path, schema, MAX_FILE)
+
+
+class KeptAttempts(msgspec.Struct, frozen=True):
+    """A line of the file, which `codezero judge FILE` reads too: a problem, attempts at it, and what running showed."""
+
+    question: str
+    tests: list[str]
+    entry_point: str
+    completions: Annotated[list[str], Meta(min_length=1, max_length=1024)]
+    passed: list[bool | None]  # [G] None: execution could not tell
+    solver: str  # who wrote them, at temperature 1
+
+    @property
+    def problem(self) -> Problem:
+        return as_problem(self.question, self.tests, self.entry_point, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The attempts that are asked for."""
+
+    problems: str  # a number of held-out embedded ones, or a file of rows, of which unusable ones are left out
+    rows: str = ""  # A-B of MBPP's task_id; empty: all
+    samples: int = 8  # G: at each problem
+    tokens: int = 384  # most, of an attempt
+    seed: int = 20_000  # of embedded problems and of the sampling noise
+    kept: Path | None = None  # the file that has some, and takes the others
+
+
+def sampled(
+    solver: LoadedModel, problems: Sequence[Problem], samples: int, tokens: int, seed: int
+) -> list[RolloutGroup]:
+    prompts = [solver_prompt(problem) for problem in problems]
+    sizes = {"group_size": samples, "max_new_tokens": tokens}
+    texts = Sampler(solver).sample(prompts, **sizes, temperature=1.0, generator_seed=seed)
+    return [RolloutGroup(each, tuple(group), "attempts", 0, 0) for each, group in zip(problems, texts, strict=True)]
+
+
+def executed(sandbox: Sandbox, groups: Sequence[RolloutGroup]) -> list[list[Outcome]]:
+    """[groups][G]; an attempt without code fails."""
+    jobs = [
+        [
+            None if code is None else Job(code, group.problem.tests, group.problem.style is Style.STDIO)
+            for completion in group.completions
+            for code in [read_answer(completion.text, group.problem.entry_point).code]
+        ]
+        for group in groups
+    ]
+    known = sandbox.run_distinct(job for row in jobs for job in row if job is not None)
+    return [[Outcome.FAIL if job is None else known[job].outcome for job in row] for row in jobs]
+
+
+def problems_of(wanted: Wanted, say: Say) -> list[Problem]:
+    """Raises ConfigError."""
+    source, rows = wanted.problems, wanted.rows
+    if source.isdecimal():
+        return held_out(int(source), wanted.seed)
+    with translated(ConfigError, f"--rows={rows} is no range of task_id, as 601-974 is", ValueError, reason=False):
+        first, last = (int(end) for end in rows.split("-")) if rows else (0, sys.maxsize)
+    with translated(ConfigError, f"--problems={source} cannot be used", OSError, ValueError):
+        with Path(source).open("rb") as file:
+            lines = [line for line in json_lines(file, MAX_ROW) if line.strip()]
+        if rows:
+            lines = [line for line in lines if first <= decode_row(line, MbppRow).task_id <= last]
+    problems, bad = list[Problem](), BadRows()
+    for line in lines:
+        try:
+            problems.append(read_row(line).problem)
+        except ProblemError as error:
+            bad.add(error)
+    if bad.count:
+        say(f"{bad.count} rows of {source} are left out: {bad}")
+    if not problems:
+        raise ConfigError(f"--problems={source} has no usable row" + (f" of --rows={rows}" if rows else ""))
+    return problems
+
+
+def attempts_of(config: NodeConfig, wanted: Wanted, stack: ExitStack, say: Say) -> list[KeptAttempts]:
+    """Those of the file, and those that it lacks, which are sampled, executed and added to it. Raises ConfigError, also
+    for a file of another solver, ModelError and SandboxError."""
+    path, name = wanted.kept, config.model.solver
+    known = dict[str, KeptAttempts]()
+    if path and path.exists():
+        with translated(ConfigError, f"--attempts={path} cannot be used", OSError, ValueError), path.open("rb") as file:
+            read = [decode_row(line, KeptAttempts) for line in json_lines(file, MAX_ROW) if line.strip()]
+        if other := [each.solver for each in read if each.solver != name]:
+            mend = f"give another file, or model.solver={json.dumps(other[0])}"
+            raise ConfigError(f"--attempts={path} is of the solver {other[0]}; {mend}")
+        known = {each.problem.id: each for each in read}
+    problems = problems_of(wanted, say)
+    missing = [problem for problem in problems if problem.id not in known]
+    if not missing:
+        return [known[problem.id] for problem in problems]
+    solver, sandbox = load(config, name, "solver", say), build_sandbox(config, stack)
+    step = max(1, ROWS_AT_ONCE // wanted.samples)
+    for start in range(0, len(missing), step):
+        say(Share("attempting and executing", start, len(missing), " problems"))
+        groups = sampled(solver, missing[start : start + step], wanted.samples, wanted.tokens, wanted.seed + start)
+        for group, row in zip(groups, executed(sandbox, groups), strict=True):
+            each, texts = group.problem, [completion.text for completion in group.completions]
+            passed = [TRUTH[outcome] for outcome in row]
+            line = KeptAttempts(each.question, list(each.tests), each.entry_point, texts, passed, name)
+            known[each.id] = line
+            if path:
+                with path.open("ab") as file:
+                    file.write(msgspec.json.encode(line) + b"\n")
+    return [known[problem.id] for problem in problems]
+
+
+def readable(guard: StaticGuard, attempts: Sequence[KeptAttempts]) -> Iterator[tuple[int, Program, bool]]:
+    """(group, program, passed) of the attempts that the static pass leaves to a judge, and that execution decided."""
+    for number, each in enumerate(attempts):
+        problem = each.problem
+        reports = guard.check_many([request(problem, text) for text in each.completions])
+        for report, passed in zip(reports, each.passed, strict=True):
+            read = program(problem, report)
+            if read is not None and passed is not None:
+                yield number, read, passed
+
+
+def train_probe(config: NodeConfig, wanted: Wanted, stack: ExitStack, say: Say) -> Probe:
+    """At the layer that orders best, in folds, the attempts of groups that were not fitted on. Raises ConfigError for a
+    judge that is not local and for too few groups, and as `attempts_of`."""
+    settings = config.evaluator
+    if settings.kind != "local":
+        raise ConfigError(f"evaluator.kind={settings.kind} shows no states to fit a probe on; set evaluator.kind=local")
+    attempts = attempts_of(config, wanted, stack, say)
+    guard = stack.enter_context(StaticGuard())
+    judge = load(config, settings.model, "judge", say)
+    depth = depth_of(judge)
+    layers = sorted({max(1, round(share * depth)) for share in LAYERS})
+    groups = read_groups(attempts, guard, judge, layers, settings.batch_rows, say)
+    if len(groups) < LEAST_GROUPS:
+        few = f"only {len(groups)} problems have an attempt that passes and one that fails; {LEAST_GROUPS} are needed"
+        raise ConfigError(f"{few}: give more problems, or more --samples")
+    orders = list[WithinGroups]()
+    for place, layer in enumerate(layers):
+        say(f"fitting at layer {layer} of {depth}")
+        order = unseen(groups, place)
+        assert order is not None
+        orders.append(order)
+    best = max(range(len(layers)), key=lambda place: orders[place].area)
+    order = orders[best]
+    direction = fit(groups, best)
+    what = wanted.problems + (f", rows {wanted.rows}" if wanted.rows else "")
+    return Probe(
+        judge=settings.model,
+        layers=depth,
+        layer=layers[best],
+        norm=last_norm(judge),
+        direction=[float(f"{weight:.5g}") for weight in direction],
+        fitted_on=f"attempts of {config.model.solver} at {what}",
+        within=[round(end, 4) for end in order[:3]],
+        groups=order.groups,
+        pairs=order.pairs,
+    )
+
+
+def read_groups(
+    attempts: Sequence[KeptAttempts],
+    guard: StaticGuard,
+    judge: LoadedModel,
+    layers: Sequence[int],
+    batch_rows: int,
+    say: Say,
+) -> list[Attempted]:
+    """Those with an attempt that passed and one that did not. A program that was written twice counts twice."""
+    reader = LikelihoodJudge(judge, questions=[LIKELIHOOD], batch_rows=batch_rows)
+    items = [list(group) for _, group in groupby(readable(guard, attempts), lambda item: item[0])]
+    mixed = [group for group in items if len({passed for _, _, passed in group}) == 2]
+    groups = list[Attempted]()
+    for number, group in enumerate(mixed):
+        say(Share("reading", number, len(mixed), " problems"))
+        programs: list[Program] = list(dict.fromkeys(read for _, read, _ in group))
+        known = dict(zip(programs, reader.features(programs, layers), strict=True))
+        seen = [(features, passed) for _, read, passed in group if (features := known[read]) is not None]
+        if len({passed for _, passed in seen}) == 2:
+            groups.append(Attempted(np.array([features for features, _ in seen]), [passed for _, passed in seen]))
+    return groups

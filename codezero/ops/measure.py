@@ -1,48 +1,58 @@
 """`codezero eval SET`: which policy attempts which tasks, who grades them, where that is kept, and the report.
 
-Puts the parts of an eval together: `evals/` knows no model and no judge.
+Puts the parts of an eval together: `evals/` knows no model and no judge. A policy is a run's newest checkpoint, a
+checkpoint's folder, or any model by its name.
 """
 
 import dataclasses
 import functools
 import hashlib
+import os
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+from msgspec import Meta
 
 from codezero.config import NodeConfig
 from codezero.environment import Environment
 from codezero.environments.build import build_environment
 from codezero.environments.tasks import TaskEnvironment
-from codezero.errors import ConfigError
+from codezero.errors import CheckpointError, ConfigError, ModelChoiceError, ModelError, translated
 from codezero.evals.build import build_exam, build_exam_tasks
 from codezero.evals.figures import Choices, Report, Result, TaskOutcome, compare, figures_of
 from codezero.evals.grading import EXECUTED, JUDGED, SCORED, Grader, JudgeGrader, SandboxGrader, ScoreGrader
 from codezero.evals.run import EvalRequest, EvalRun, EvaluationLog
 from codezero.evals.sets import HELD_OUT, NO_PRELUDE, PUBLISHED, digest_files, find_set, read_tasks
 from codezero.evals.task import EvalTask, task_of
+from codezero.evaluator.base import ScoredEvaluator
 from codezero.evaluator.build import build_canaries, build_evaluator
-from codezero.evaluator.scored import ScoredEvaluator
 from codezero.fitting import with_solver
 from codezero.models.build import Say, load
-from codezero.ops.policies import Policy, find_policy, load_found
+from codezero.models.hardware import source_of
+from codezero.monitor.metrics_file import LABEL
+from codezero.nano import NANO, NANO_GYM
 from codezero.problems.filters import Novelty
 from codezero.problems.sources import MAX_HELD_BACK
+from codezero.runs import CHECKPOINTS
 from codezero.sandbox.build import build_sandbox
 from codezero.solver.build import build_sampler
+from codezero.solver.checkpoint import check_files, newest, read_manifest
 from codezero.system.files import BadRows
 from codezero.system.signals import Share
 
 if TYPE_CHECKING:
     from codezero.models.generation import Sampler
+    from codezero.models.load import LoadedModel
     from codezero.types import Metrics
 
 SHOWN_REASONS = 8  # why attempts are undecided: the most frequent
+EMBEDDED = (NANO, NANO_GYM)
+SOLVER = "solver"  # the part of a checkpoint that holds the policy
 FOLDER = "evals"  # of a run, or beside the runs for a model that belongs to none
 
 
@@ -54,6 +64,25 @@ class TaskSource:
     of: int
     bad_rows: int
     rule: str  # what an answer need not import, and how output is compared
+
+
+class AdapterSettings(msgspec.Struct, frozen=True):
+    """The fields read of peft's adapter_config.json."""
+
+    r: Annotated[int, Meta(ge=1, le=1024)]
+    lora_alpha: Annotated[float, Meta(gt=0, le=4096)]
+    target_modules: Annotated[list[Annotated[str, Meta(max_length=200)]], Meta(min_length=1, max_length=1000)] | str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The name is for people; `load` takes `source`, the whole model or the base of the adapter."""
+
+    name: str
+    source: str
+    digest: str  # 64 hex digits, the same for the same weights and tokenizer
+    adapter: Path | None = None
+    run: Path | None = None  # the folder of the run that it is of
 
 
 def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
@@ -125,7 +154,10 @@ def _evaluate(
     say: Say,
     rule: TaskEnvironment | None,
 ) -> tuple[Result, list[TaskOutcome]]:
-    """One policy's eval, done again only where its log has no entry. rule: whose score grades; None: nobody's."""
+    """One policy's eval, done again only where its log has no entry. rule: whose score grades; None: nobody's.
+
+    by: all that another grade could come from.
+    """
     samples = request.samples or config.evals.attempts
     choices = Choices(
         set=request.set,
@@ -135,8 +167,15 @@ def _evaluate(
         temperature=config.evals.temperature,
         seed=config.evals.seed,
     )
-    label, by = _who_grades(config, request.judged, tasks, rule)
-
+    if rule is not None:
+        label, by = SCORED, f"{SCORED}: rule of {rule.name} {rule.digest[:12]}"
+    elif request.judged:
+        judge = msgspec.json.encode({"evaluator": dataclasses.asdict(config.evaluator), "seed": config.seed})
+        name = f"{config.evaluator.kind} {config.evaluator.model} {hashlib.sha256(judge).hexdigest()[:8]}"
+        label, by = JUDGED, f"{JUDGED}: {name}, {config.answer.block} block"
+    else:
+        lent = "".join(f", {name}" for name in config.audit.packages)
+        label, by = EXECUTED, f"{EXECUTED}: {config.audit.sandbox}{lent}, {config.answer.block} block, {tasks.rule}"
     where = f"{request.set}, {policy.name}"
 
     @functools.cache
@@ -177,18 +216,6 @@ def _evaluate(
     return result, totals.outcomes
 
 
-def _who_grades(config: NodeConfig, judged: bool, tasks: TaskSource, rule: TaskEnvironment | None) -> tuple[str, str]:
-    """The figures' label, and all that another grade could come from."""
-    block, settings = config.answer.block, {"evaluator": dataclasses.asdict(config.evaluator), "seed": config.seed}
-    if rule is not None:
-        return SCORED, f"{SCORED}: rule of {rule.name} {rule.digest[:12]}"
-    if judged:
-        judge = hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:8]
-        return JUDGED, f"{JUDGED}: {config.evaluator.kind} {config.evaluator.model} {judge}, {block} block"
-    lent = "".join(f", {name}" for name in config.audit.packages)
-    return EXECUTED, f"{EXECUTED}: {config.audit.sandbox}{lent}, {block} block, {tasks.rule}"
-
-
 def examine(config: NodeConfig, say: Say) -> "Metrics":
     """One exam of the solver named in the config, without training. Writes nothing."""
     with ExitStack() as stack:
@@ -203,3 +230,62 @@ def examine(config: NodeConfig, say: Say) -> "Metrics":
         say("attempting and executing the held-out problems")
         exam.begin(0)
         return exam.results(wait=True)
+
+
+def find_policy(config: NodeConfig, name: str) -> Policy:
+    """`name` empty: the config's solver. Reads every byte of the policy, for its digest.
+
+    Raises CheckpointError for a run without a usable checkpoint, ModelError for no such model.
+    """
+    from codezero.models.digest import weights_digest
+
+    for path in (Path(config.run.directory) / name, Path(os.path.expanduser(name))):
+        if name and (path / CHECKPOINTS).is_dir():
+            whole = newest(path / CHECKPOINTS, lambda folder: check_files(folder, read_manifest(folder)))
+            return _in_checkpoint(whole, path)
+        if name and (path / SOLVER).is_dir():
+            run = path.parent.parent if path.parent.name == CHECKPOINTS else None
+            return _in_checkpoint(path, run)
+    base, model = Path(config.run.directory), name or config.model.solver
+    if name and (base / name / LABEL).is_file():
+        raise ModelChoiceError(f"{name} has no checkpoint yet; let it train a little with `codezero run`")
+    if name and "/" not in name and name not in EMBEDDED and not Path(name).is_dir():
+        raise ModelChoiceError(f"{name} is no run below {base}, no folder and no model's id, OWNER/NAME")
+    return Policy(model, model, weights_digest(source_of(model, "solver")))
+
+
+def load_found(config: NodeConfig, policy: Policy, say: Say) -> "LoadedModel":
+    """Ready to sample. Raises ModelError and CheckpointError."""
+    loaded = load(config, policy.source, "solver", say)
+    if policy.adapter is None:
+        return loaded
+    from codezero.models.load import add_adapter, load_adapter
+    from codezero.solver.policy_files import UNREADABLE, check_base
+
+    fault = f"the adapter in {policy.adapter} cannot be used"
+    with translated(CheckpointError, fault, *UNREADABLE, msgspec.MsgspecError):
+        settings = msgspec.json.decode((policy.adapter / "adapter_config.json").read_bytes(), type=AdapterSettings)
+        targets = settings.target_modules
+        targets = [targets] if isinstance(targets, str) else targets
+        adapted = add_adapter(loaded, rank=settings.r, alpha=settings.lora_alpha, targets=targets)
+        assert adapted.base is not None  # it has just been put there
+        check_base(adapted.base, policy.adapter)
+        load_adapter(adapted.model, policy.adapter)
+    adapted.model.requires_grad_(False).train(False)
+    return adapted
+
+
+def _in_checkpoint(folder: Path, run: Path | None) -> Policy:
+    from codezero.models.digest import Base, weights_digest
+    from codezero.solver.policy_files import ADAPTER, BASE, MODEL
+
+    name = f"{run.name if run else folder.parent.name}/{folder.name}"
+    model, adapter = folder / SOLVER / MODEL, folder / SOLVER / ADAPTER
+    fault = f"the policy in {folder / SOLVER} cannot be read"
+    with translated(CheckpointError, fault, ModelError, OSError, ValueError, RecursionError):
+        if model.is_dir():
+            return Policy(name, str(model), weights_digest(str(model)), run=run)
+        base = msgspec.json.decode((adapter / BASE).read_bytes(), type=Base)
+        settings = hashlib.sha256((adapter / "adapter_config.json").read_bytes()).hexdigest()
+        together = f"{base.digest} {weights_digest(str(adapter))} {settings}"
+    return Policy(name, base.name, hashlib.sha256(together.encode()).hexdigest(), adapter, run)

@@ -63,10 +63,11 @@ def keep_alive(
     obstacle: Callable[[], str] = str,
     note: Callable[[str, bool], None] = lambda words, last: _print(words),
 ) -> int:
-    """The exit code of the last process. `command` of the first and of later ones; `saved`: progress that lasts.
+    """The exit code of the last process: 128 + N for one that signal N ended, as shells have it.
 
-    most: `deaths` in a row without progress, with which the node is given up. obstacle: what any start would fail at
-    now; empty: nothing. note: says what becomes of a node that died, and whether that is the end.
+    command: of the first and of later ones. saved: progress that lasts. most: `deaths` in a row without progress, with
+    which the node is given up. obstacle: what any start would fail at now; empty: nothing. note: says what becomes of a
+    node that died, and whether that is the end.
     """
     stop, running, kept, first, code = Stop(), list[Child](), saved(), True, DONE
     with stop.on_signals(answer=partial(_answer, running)):
@@ -91,7 +92,11 @@ def keep_alive(
                 note(f"the node {ended}; it is started again in {pause:.1f} s ({deaths.failures} of {most})", False)
                 stop.wait(pause)
             code = DONE  # of a request to stop that comes before the next start
-    return _exit_code(code, stop)
+    if stop.insisted is not None:
+        return 128 + stop.insisted
+    if stop and code in FINAL and code != USAGE:  # one that the signal ended had nothing to save yet
+        return INTERRUPTED if stop.received is signal.SIGINT else DONE
+    return code if code >= 0 else 128 - code
 
 
 def _answer(running: Sequence[Child], which: signal.Signals, before: int) -> None:
@@ -100,15 +105,6 @@ def _answer(running: Sequence[Child], which: signal.Signals, before: int) -> Non
         child.send_signal(which if before == 1 else signal.SIGKILL)
     if not running:
         _print("stopping: no node is running")
-
-
-def _exit_code(code: int, stop: Stop) -> int:
-    """128 + N for a node that signal N ended, as shells have it; after a request to stop, as if it were the node's."""
-    if stop.insisted is not None:
-        return 128 + stop.insisted
-    if stop and code in FINAL and code != USAGE:  # one that the signal ended had nothing to save yet
-        return INTERRUPTED if stop.received is signal.SIGINT else DONE
-    return code if code >= 0 else 128 - code
 
 
 def _run(command: Sequence[str], stop: Stop, leaving_seconds: float, running: list[Child]) -> int:

@@ -26,7 +26,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from codezero.code.assertions import EntryCall, cases_of, parse_cases, parse_tests
-from codezero.code.parsing import BUILTINS, FunctionNode, hidden_characters, parse
+from codezero.code.parsing import BUILTINS, FunctionNode, hidden_characters, names_given, names_imported, parse
 from codezero.environment import Environment
 from codezero.problems.synthetic.tasks import parse_question
 from codezero.types import Problem, Source, Standing, Style
@@ -239,27 +239,11 @@ def _functions(problem: Problem, bounds: Bounds) -> Iterator[FilterRefusal]:
             return
         if bounds.assertions_only and not all(isinstance(statement, ast.Assert) for statement in tree.body):
             yield FilterRefusal(FilterReason.TESTS, f"test {number}: something other than assertions")
-        if entry in _bound_names(tree):
+        if entry in names_given(tree) | names_imported(tree):
             yield FilterRefusal(FilterReason.LEAK, f"test {number} defines {entry}")
         if not _asserts(tree, entry):
             yield FilterRefusal(FilterReason.UNCALLED, f"test {number}: no assertion about a call of {entry}")
     yield from _contradictions(parse_tests(problem.tests, entry)[1])
-
-
-def _bound_names(tree: ast.AST) -> set[str]:
-    """Every name that something in the tree assigns, imports, defines or takes as a parameter."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
-                names.add(name)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                names.add(name)
-            case ast.alias(name=name, asname=asname):
-                names.add(asname or name.partition(".")[0])
-            case _:
-                pass
-    return names
 
 
 def _asserts(tree: ast.Module, entry: str) -> bool:

@@ -193,6 +193,9 @@ class _Cursor(NamedTuple):
     layout: str
 
 
+_Block = tuple[_Cursor, list[Problem | FilterRefusal]]  # where it is, and its entries in this peer's order
+
+
 def read_entry(row: Row) -> Problem | FilterRefusal:
     try:
         return read_row(row).problem
@@ -212,8 +215,6 @@ class DataSource:
         self._name, self._rows, self._screen = name, rows, screen
         self._counts, self._wait_seconds = counts, wait_seconds
         self._origin, self._late = f"{origin} {name}", f"{name} takes long"
-        self._pending: tuple[object, Future[object]] | None = None
-        self._open: tuple[str, int, Iterator[Row]] | None = None  # shard, number of the next row, the rows from there
         self._rests_until = 0.0
         self._barren = False
         self.trouble = ""  # why nothing can be had from it now; empty: something can, as far as is known
@@ -223,7 +224,7 @@ class DataSource:
         """Find out whether there is anything to read; `trouble` is the answer. Raises ConfigError for a path of this
         machine where nothing is."""
         if self._rows.remote:
-            self._fetch("shards", self._rows.shards, logging.INFO)
+            self._next_block(logging.INFO)  # kept for the first draw
             return
         with translated(ConfigError, "data.sources", ProblemError):
             self._rows.shards()
@@ -251,60 +252,50 @@ class DataSource:
         self._cursor: _Cursor = _Cursor(state.epoch, state.shard, state.block, state.layout)
         self._place, self._given = state.place, dict.fromkeys(state.given)
         self._screen.restore(state.novelty)
-        self._entries: list[Problem | FilterRefusal] | None = None  # those of the cursor's block, once it was read
+        self._entries: list[Problem | FilterRefusal] = []  # those of the cursor's block, once it was read
+        self._blocks = self._read(self._cursor)
+        self._reading: Future[_Block] | None = None  # of the next one, once it is begun
 
     def _next(self) -> Problem | FilterRefusal | None:
-        while not self._barren:
-            at = self._cursor
-            if self._entries is None:
-                if (block := self._fetch(at, partial(self._read, at), logging.WARNING)) is None:
-                    return None
-                self._cursor, self._entries = block
-                self._place = self._place if self._cursor == at else 0
-                if self._cursor.epoch > at.epoch:
-                    if barren := not self._given:
-                        self._note(f"{self._name} has no usable problem", logging.WARNING)
-                    self._barren, self._given = barren, {}
-                    self._screen.restore(NoveltyState())
-            elif self._place < len(self._entries):
-                self._place += 1
-                return self._entries[self._place - 1]
-            else:
-                ended = len(self._entries) < BLOCK
-                self._cursor = at._replace(shard=at.shard + ended, block=0 if ended else at.block + 1)
-                self._entries, self._place = None, 0
-        return None
+        while not self._barren and self._place >= len(self._entries):
+            if (block := self._next_block(logging.WARNING)) is None:
+                return None
+            before, (self._cursor, self._entries), self._reading = self._cursor, block, None
+            self._place = self._place if self._cursor == before else 0
+            if self._cursor.epoch > before.epoch:
+                self._barren = not self._given
+                if self._barren:
+                    self._note(f"{self._name} has no usable problem", logging.WARNING)
+                self._given = {}
+                self._screen.restore(NoveltyState())
+        if self._barren:
+            return None
+        self._place += 1
+        return self._entries[self._place - 1]
 
-    def _fetch(self, key: object, work: Callable[[], _T], level: int) -> _T | None:
-        """Get what `work` returns; None while it cannot be had, which is logged at `level`.
-
-        For a remote set it is begun in a thread, for which `wait_seconds` are spent once: the same `key` is the same
-        work.
-        """
+    def _next_block(self, level: int) -> _Block | None:
+        """Read it in a thread; None while it cannot be had, which is logged at `level`. `wait_seconds` are spent once
+        on a block of a remote set."""
         if time.monotonic() < self._rests_until:
             return None
+        if self._reading is None:
+            self._reading = begin(self._blocks.__next__)
+            wait([self._reading], self._wait_seconds if self._rows.remote else None)
+        if not self._reading.done():
+            self._note(self._late, level)
+            return None
         try:
-            if not self._rows.remote:
-                result = work()
-            else:
-                if self._pending is None or (self._pending[0] != key and self._pending[1].done()):
-                    self._pending = key, begin(cast("Callable[[], object]", work))
-                    wait([self._pending[1]], self._wait_seconds)
-                begun, future = self._pending
-                if begun != key or not future.done():
-                    self._note(self._late, level)
-                    return None
-                self._pending = None
-                result = cast(_T, future.result())
+            block = self._reading.result()
         except ProblemError as error:
             self._counts["outages"] += 1
             self._rests_until = time.monotonic() + REST_SECONDS
             self._note(str(error), level)
+            self._blocks, self._reading = self._read(self._cursor), None
             return None
-        if self.trouble:
+        if self.trouble and block[1]:  # the names of its shards alone are no row
             logger.info("%s can be read", self._name)
             self.trouble = ""
-        return result
+        return block
 
     def _note(self, trouble: str, level: int) -> None:
         """Log the first trouble, and one that follows a mere delay."""
@@ -312,25 +303,23 @@ class DataSource:
             logger.log(level, "%s; other sources stand in for it", trouble)
         self.trouble = trouble
 
-    def _read(self, at: _Cursor) -> tuple[_Cursor, list[Problem | FilterRefusal]]:
-        """The block, and where it is: behind the last shard an epoch begins, and in other shards this one does again.
-
-        In a thread where it may take long: it changes `_open` alone, which no other work reads meanwhile.
-        """
-        names = self._rows.shards()
-        layout = hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
-        if layout != at.layout or at.shard >= len(names):
-            at = _Cursor(at.epoch + (layout == at.layout), 0, 0, layout)
-        Random(f"{self._origin} {at.epoch}").shuffle(names)
-        shard, start = names[at.shard], at.block * BLOCK
-        is_next = self._open is not None and self._open[:2] == (shard, start)
-        rows = self._open[2] if self._open is not None and is_next else self._rows.rows(shard, start)
-        self._open = None  # what fails is opened anew
-        entries = list(islice(map(read_entry, rows), BLOCK))
-        if len(entries) == BLOCK:
-            self._open = shard, start + BLOCK, rows
-        Random(f"{self._origin} {at.epoch} {at.shard} {at.block}").shuffle(entries)
-        return at, entries
+    def _read(self, at: _Cursor) -> Iterator[_Block]:
+        """Yield the blocks from `at` on: behind the last shard an epoch begins, and in other shards this one does
+        again."""
+        while True:
+            names = self._rows.shards()
+            layout = hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+            if layout != at.layout or at.shard >= len(names):
+                at = _Cursor(at.epoch + (layout == at.layout), 0, 0, layout)
+            yield at, []  # a probe waits for no more than the names of the shards
+            Random(f"{self._origin} {at.epoch}").shuffle(names)
+            rows, ended = self._rows.rows(names[at.shard], at.block * BLOCK), False
+            while not ended:
+                entries = list(islice(map(read_entry, rows), BLOCK))
+                Random(f"{self._origin} {at.epoch} {at.shard} {at.block}").shuffle(entries)
+                yield at, entries
+                ended = len(entries) < BLOCK
+                at = at._replace(shard=at.shard + ended, block=0 if ended else at.block + 1)
 
 
 CANARY_ROWS, CANARY_EVERY = 384, 4  # of so many first rows of a source every fourth is the judge's: 94 of MBPP's 374

@@ -209,13 +209,6 @@ class BandTS(StateFile[_State], file="difficulty.json", schema=_State):
         return Rates() if judge is None else Rates(judge.false_positive, judge.false_negative)
 
     def _count(self, level: int, success: float) -> None:
-        self._notice(level, success)
-        for other in _LEVELS:
-            self._keep(other, MEMORY if other == level else MEMORY**0.25)
-        self._add(level, success, 1.0)
-        self.memory.dwell += level == self.memory.level
-
-    def _notice(self, level: int, success: float) -> None:
         """Forget most of what is believed once too much went otherwise: the skill is then another than it was."""
         memory, (right, wrong) = self.memory, self._beta(level)
         believed = right / (right + wrong)
@@ -225,6 +218,10 @@ class BandTS(StateFile[_State], file="difficulty.json", schema=_State):
             memory.better = memory.worse = 0.0
             for other in _LEVELS:
                 self._keep(other, KEPT)
+        for other in _LEVELS:
+            self._keep(other, MEMORY if other == level else MEMORY**0.25)
+        self._add(level, success, 1.0)
+        memory.dwell += level == memory.level
 
     def _keep(self, level: int, share: float) -> None:
         for counts in (self.memory.successes, self.memory.failures):

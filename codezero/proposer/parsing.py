@@ -5,6 +5,7 @@ as JSON: printable ASCII without quotation marks and backslashes, so that a stri
 """
 
 import ast
+import json
 import re
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -13,12 +14,10 @@ import msgspec
 
 from codezero.code.parsing import BUILTINS, called, parse
 from codezero.errors import ProposalError
+from codezero.problems.filters import MIN_TESTS, PROPOSED
 from codezero.types import Problem, Source, Standing, problem_id
 
 MAX_TEXT_BYTES = 8 * 1024
-MAX_QUESTION_CHARACTERS = 2_000
-MIN_TESTS, MAX_TESTS = 2, 16
-MAX_TEST_CHARACTERS = 500
 
 _FENCE = re.compile(r"^```json[ \t]*\n(.*?)\n```[ \t]*$", re.DOTALL | re.MULTILINE)
 
@@ -40,7 +39,7 @@ class _Written(msgspec.Struct, frozen=True):
     tests: str | list[str]
 
 
-def _refusal(reason: ProposalReason, detail: str) -> ProposalError:
+def refusal(reason: ProposalReason, detail: str) -> ProposalError:
     return ProposalError(f"{reason}: {detail}")
 
 
@@ -49,10 +48,10 @@ def parse_proposal(text: str, level: int, peer_id: str) -> Problem:
     "<reason>: <detail>" for one of `ProposalReason`."""
     written = _read_json(text)
     question = written.question.strip()
-    if not 0 < len(question) <= MAX_QUESTION_CHARACTERS:
-        raise _refusal(ProposalReason.QUESTION, f"not 1 to {MAX_QUESTION_CHARACTERS} characters")
+    if not 0 < len(question) <= PROPOSED.question:
+        raise refusal(ProposalReason.QUESTION, f"not 1 to {PROPOSED.question} characters")
     if not all(character.isprintable() or character in "\n\t" for character in question):
-        raise _refusal(ProposalReason.QUESTION, "control characters")
+        raise refusal(ProposalReason.QUESTION, "control characters")
     tests = _check_tests(written.tests)
     key, entry = problem_id(question, tests), _entry_point(question, tests)
     return Problem(key, question, tests, entry, Source.PROPOSER, Standing.CLAIMED, level, proposer=peer_id)
@@ -60,14 +59,14 @@ def parse_proposal(text: str, level: int, peer_id: str) -> Problem:
 
 def _read_json(text: str) -> _Written:
     if len(text) > MAX_TEXT_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES:
-        raise _refusal(ProposalReason.SIZE, f"longer than {MAX_TEXT_BYTES} bytes")
+        raise refusal(ProposalReason.SIZE, f"longer than {MAX_TEXT_BYTES} bytes")
     fences: list[str] = _FENCE.findall(text)
     if len(fences) != 1:
-        raise _refusal(ProposalReason.FENCE, f"{len(fences)} whole json fences where one is asked for")
+        raise refusal(ProposalReason.FENCE, f"{len(fences)} whole json fences where one is asked for")
     try:
         return msgspec.json.decode(fences[0].encode(), type=_Written)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise _refusal(ProposalReason.JSON, str(error)) from error
+        raise refusal(ProposalReason.JSON, str(error)) from error
 
 
 def _check_tests(written: str | list[str]) -> tuple[str, ...]:
@@ -75,12 +74,12 @@ def _check_tests(written: str | list[str]) -> tuple[str, ...]:
     source = written if isinstance(written, str) else "\n".join(written)
     body = _parse_test(source).body
     if not all(isinstance(statement, ast.Assert) for statement in body):
-        raise _refusal(ProposalReason.TESTS, "something other than assertions")
+        raise refusal(ProposalReason.TESTS, "something other than assertions")
     tests = tuple(dict.fromkeys(ast.get_source_segment(source, statement) or "" for statement in body))
-    if not MIN_TESTS <= len(tests) <= MAX_TESTS:
-        raise _refusal(ProposalReason.TESTS, f"{len(tests)} different assertions, not {MIN_TESTS} to {MAX_TESTS}")
-    if any(len(test) > MAX_TEST_CHARACTERS for test in tests):
-        raise _refusal(ProposalReason.TESTS, f"an assertion longer than {MAX_TEST_CHARACTERS} characters")
+    if not MIN_TESTS <= len(tests) <= PROPOSED.tests:
+        raise refusal(ProposalReason.TESTS, f"{len(tests)} different assertions, not {MIN_TESTS} to {PROPOSED.tests}")
+    if any(len(test) > PROPOSED.test for test in tests):
+        raise refusal(ProposalReason.TESTS, f"an assertion longer than {PROPOSED.test} characters")
     return tests
 
 
@@ -91,14 +90,14 @@ def _entry_point(question: str, tests: tuple[str, ...]) -> str:
     named = {name for name in shared if name.isidentifier() and re.search(rf"\b{re.escape(name)}\b", question)}
     if len(named) != 1:
         detail = f"the tests share {len(named)} functions that the question names, not one"
-        raise _refusal(ProposalReason.ENTRY_POINT, detail)
+        raise refusal(ProposalReason.ENTRY_POINT, detail)
     return named.pop()
 
 
 def _parse_test(source: str) -> ast.Module:
     tree, why = parse(source)
     if tree is None:
-        raise _refusal(ProposalReason.TESTS, why)
+        raise refusal(ProposalReason.TESTS, why)
     return tree
 
 
@@ -118,15 +117,10 @@ def proposal_grammar(max_new_tokens: int, cost: Callable[[str], int]) -> str:
     test = (room - question) // TESTS
     if test < LEAST:
         return ""
-    tests = f" {_literal(_NEXT)} ".join(["test"] * TESTS)
-    return f"""start: {_literal(_BEGIN)} question {_literal(_BETWEEN)} {tests} {_literal(_END)}
+    tests = f" {json.dumps(_NEXT)} ".join(["test"] * TESTS)
+    return f"""start: {json.dumps(_BEGIN)} question {json.dumps(_BETWEEN)} {tests} {json.dumps(_END)}
 question[max_tokens={question}]: /{_TEXT}+/
 test[max_tokens={test}]: /assert {_TEXT}+/"""
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
 
 
 REQUIREMENTS = {  # of each level: its title, what solving takes, and an example

@@ -10,9 +10,9 @@ from codezero.config import ProposerConfig
 from codezero.errors import ProposalError
 from codezero.models.base import GroupSampler
 from codezero.proposer.base import Proposer
-from codezero.proposer.parsing import ProposalReason, parse_proposal, proposal_prompt
+from codezero.proposer.parsing import ProposalReason, parse_proposal, proposal_prompt, refusal
 from codezero.system.state import StateFile
-from codezero.types import Completion, Metrics, Problem
+from codezero.types import Metrics, Problem
 
 _REMEMBERED = 64  # questions a new one may not repeat; few, because an easy level has few different ones
 _LONGEST_NAME = 64  # characters of a name that is shown as taken
@@ -42,12 +42,21 @@ class ModelProposer(StateFile[_State], Proposer, file="proposer.json", schema=_S
             missing = [place for place in range(len(levels)) if place not in accepted]
             if not missing:
                 break
-            taken = self._taken()
-            groups = self._sample([proposal_prompt(levels[place], taken) for place in missing])
+            taken = self.memory.names[-self._settings.taken :] if self._settings.taken else []
+            self.memory.calls += 1
+            groups = self._sampler.sample(
+                [proposal_prompt(levels[place], taken) for place in missing],
+                group_size=1,
+                max_new_tokens=self._settings.max_new_tokens,
+                temperature=self._settings.temperature,
+                generator_seed=Random(f"proposer {self._seed} {self._peer_id} {self.memory.calls}").getrandbits(31),
+            )
             for place, (completion,) in zip(missing, groups, strict=True):
-                read = self._read(completion.text, levels[place], taken)
-                if isinstance(read, Problem):
-                    accepted[place] = read
+                try:
+                    accepted[place] = self._read(completion.text, levels[place], taken)
+                except ProposalError as error:
+                    reason = ProposalReason(str(error).partition(":")[0])
+                    self.memory.refused[reason] = self.memory.refused.get(reason, 0) + 1
         self.memory.written += len(accepted)
         return [accepted[place] for place in sorted(accepted)]
 
@@ -57,39 +66,18 @@ class ModelProposer(StateFile[_State], Proposer, file="proposer.json", schema=_S
         by_reason = {f"proposer/refused_{reason}": refused.get(reason, 0) for reason in ProposalReason}
         return {"proposer/written": self.memory.written, "proposer/refused": sum(refused.values()), **by_reason}
 
-    def _taken(self) -> list[str]:
-        """Names that are shown as taken; a proposal that uses one of these is refused."""
-        return self.memory.names[-self._settings.taken :] if self._settings.taken else []
-
-    def _sample(self, prompts: Sequence[str]) -> list[list[Completion]]:
-        self.memory.calls += 1
-        return self._sampler.sample(
-            prompts,
-            group_size=1,
-            max_new_tokens=self._settings.max_new_tokens,
-            temperature=self._settings.temperature,
-            generator_seed=Random(f"proposer {self._seed} {self._peer_id} {self.memory.calls}").getrandbits(31),
-        )
-
-    def _read(self, text: str, level: int, taken: Sequence[str]) -> Problem | ProposalReason:
-        """The problem in `text`, or why it was refused, which is counted."""
-        try:
-            problem = parse_proposal(text, level, self._peer_id)
-        except ProposalError as error:
-            return self._refuse(ProposalReason(str(error).partition(":")[0]))
+    def _read(self, text: str, level: int, taken: Sequence[str]) -> Problem:
+        """The problem in `text`. taken: names that were shown as taken. Raises ProposalError."""
+        problem = parse_proposal(text, level, self._peer_id)
         # the same question under another function name is no new question
         gist = " ".join(problem.question.replace(problem.entry_point, "").split())
         recent, names, name = self.memory.recent, self.memory.names, problem.entry_point
         if name in taken or gist in recent:
-            return self._refuse(ProposalReason.DUPLICATE)
+            raise refusal(ProposalReason.DUPLICATE, name)
         self.memory.recent = [*recent, gist][-_REMEMBERED:]
         if len(name) <= _LONGEST_NAME:
             self.memory.names = [*(other for other in names if other != name), name][-_REMEMBERED:]
         return problem
-
-    def _refuse(self, reason: ProposalReason) -> ProposalReason:
-        self.memory.refused[reason] = self.memory.refused.get(reason, 0) + 1
-        return reason
 
 
 class NoProposer(Proposer):

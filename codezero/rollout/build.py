@@ -51,7 +51,7 @@ def build_servers(
         logger.warning("there, unless it runs already: %s", line)
     local = start_servers(config, os.fspath(versions.absolute()), say, stack)
     client = RolloutServers(
-        [*local, *(RolloutServer(address.rstrip("/"), token) for address in config.rollout.servers)],
+        servers=[*local, *(RolloutServer(address.rstrip("/"), token) for address in config.rollout.servers)],
         vocabulary=policy.model.get_input_embeddings().num_embeddings,  # pyright: ignore
         stop_ids=policy.stop_ids,
         # a little server bars them as it loads the tokenizer

@@ -17,18 +17,18 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import aiohttp
 import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from codezero.config.training import host_and_port
+from codezero.config import host_and_port
 from codezero.errors import ConfigError, EndpointError, RolloutError, translated
 from codezero.models.generation import Drawn
 from codezero.system.child import Child, how_it_ended
-from codezero.system.files import set_aside
+from codezero.system.files import UNDECODABLE, Hex, set_aside
 from codezero.system.http_client import LoopThread, proxy_for, trusted
 from codezero.system.signals import Backoff, Stop
 from codezero.system.web import HEAD_SECONDS, check_bearer
@@ -36,6 +36,16 @@ from codezero.types import Metrics
 from codezero.weights import TOKEN
 from codezero.weights.versions import PolicyVersion
 
+logger = logging.getLogger(__name__)
+
+FIRST_SECONDS, LEAST_RATE = 20.0, 50.0  # limit of a group; a second more for so many tokens that its server decodes
+PUSH_SECONDS, LEAST_BYTES = 60.0, 8 << 20  # limit of a version; a second more for so many bytes of a whole one
+TRIES, POLL_SECONDS = 6, 0.01  # failures that a group survives; between two looks at what changes
+TOKEN_BYTES, MAX_SMALL = 512, 1 << 16  # most that an answer has for each token, and beside them
+FAULTS = (aiohttp.ClientError, TimeoutError, EndpointError)
+HOST = "127.0.0.1"
+WATCH_SECONDS, START_SECONDS, HUNG_SECONDS = 0.5, 1800.0, 60.0  # of polls; until a first answer; after one
+MAX_ANSWER = 256 << 20
 Count = Annotated[int, Meta(ge=1)]
 Tokens = list[Annotated[int, Meta(ge=0)]]
 
@@ -63,74 +73,63 @@ class GenerateRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sampling_params: Sampling
 
 
-def requests(
-    prompts: int,
-    repeats: int,
-    max_new_tokens: int,
-    temperature: float,
-    seed: int,
-    stop_ids: Sequence[int],
-    bias: dict[int, float] | None = None,
-) -> list[Sampling]:
+def requests(prompts: int, params: Sampling) -> list[Sampling]:
     """One for each prompt. vLLM gives its draws the seeds s, s + 1, ...; so s is far from those of other prompts."""
-    digests = [hashlib.sha256(f"{seed} {at}".encode()).digest()[:6] for at in range(prompts)]
-    seeds = [int.from_bytes(digest) for digest in digests]
-    return [Sampling(repeats, max_new_tokens, temperature, seed, list(stop_ids), logit_bias=bias) for seed in seeds]
+    digests = [hashlib.sha256(f"{params.seed} {at}".encode()).digest()[:6] for at in range(prompts)]
+    return [msgspec.structs.replace(params, seed=int.from_bytes(digest)) for digest in digests]
 
 
-class _LogProb(msgspec.Struct, frozen=True):
+class LogProb(msgspec.Struct, frozen=True):
     logprob: Annotated[float, Meta(le=0)]
 
 
-class _Span(msgspec.Struct, frozen=True):
+class Span(msgspec.Struct, frozen=True):
     version: Annotated[str, Meta(pattern=r"\A[0-9]{1,16}\Z")]
     start: int
     end: int
 
 
-class _Choice(msgspec.Struct, frozen=True):
+class Choice(msgspec.Struct, frozen=True):
     index: int
     token_ids: Annotated[Tokens, Meta(min_length=1)]
-    logprobs: dict[Literal["content"], list[_LogProb]]
-    weight_versions: Annotated[list[_Span], Meta(min_length=1)]
+    logprobs: dict[Literal["content"], list[LogProb]]
+    weight_versions: Annotated[list[Span], Meta(min_length=1)]
 
 
-class _Answer(msgspec.Struct, frozen=True):
-    choices: list[_Choice]
+class GenerateAnswer(msgspec.Struct, frozen=True):
+    choices: list[Choice]
+
+
+class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """See `PolicyVersion`."""
+
+    number: Annotated[int, Meta(ge=0, lt=1 << 53)]
+    state: Hex
+
+
+class UpdateRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    update_info: Target
 
 
 def parse_answer(body: bytes, params: Sampling, vocabulary: int, versions: Collection[int]) -> list[Drawn]:
     """The attempts in an answer to sampling parameters; `versions` may have drawn them. Raises EndpointError."""
-    fault = "sent an answer that breaks its schema"
-    with translated(EndpointError, fault, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        choices = sorted(msgspec.json.decode(body, type=_Answer).choices, key=lambda choice: choice.index)
+    with translated(EndpointError, "sent an answer that breaks its schema", *UNDECODABLE):
+        choices = sorted(msgspec.json.decode(body, type=GenerateAnswer).choices, key=lambda choice: choice.index)
     if [choice.index for choice in choices] != list(range(params.n)):
         raise EndpointError(f"sent {len(choices)} attempts, and {params.n} were asked for")
-    return [_drawn(choice, params, vocabulary, versions) for choice in choices]
-
-
-def _drawn(choice: _Choice, params: Sampling, vocabulary: int, versions: Collection[int]) -> Drawn:
-    most, stops = params.max_tokens, params.stop_token_ids
-    ids, logprobs = choice.token_ids, [token.logprob for token in choice.logprobs.get("content", [])]
-    if max(ids) >= vocabulary or len(ids) != len(logprobs) or not all(map(math.isfinite, logprobs)):
-        raise EndpointError("sent tokens that the model has not, or no log-probability for each")
-    if len(ids) > most or any(token in stops for token in ids[:-1]) or (len(ids) < most and ids[-1] not in stops):
-        raise EndpointError("sent an attempt that ends too early or too late")
-    spans, numbers = choice.weight_versions, {int(span.version) for span in choice.weight_versions}
-    whole = spans[0].start == 0 and spans[-1].end == len(ids) and all(a.end == b.start for a, b in pairwise(spans))
-    if not whole or not numbers <= set(versions):
-        raise EndpointError(f"names versions {sorted(numbers)}, and not all its tokens can be of them")
-    return Drawn(ids, logprobs, min(numbers))
-
-
-logger = logging.getLogger(__name__)
-
-FIRST_SECONDS, LEAST_RATE = 20.0, 50.0  # limit of a group; a second more for so many tokens that its server decodes
-PUSH_SECONDS, LEAST_BYTES = 60.0, 8 << 20  # limit of a version; a second more for so many bytes of a whole one
-TRIES, POLL_SECONDS = 6, 0.01  # failures that a group survives; between two looks at what changes
-TOKEN_BYTES, MAX_SMALL = 512, 1 << 16  # most that an answer has for each token, and beside them
-FAULTS = (aiohttp.ClientError, TimeoutError, EndpointError)
-T = TypeVar("T")
+    drawn, most, stops = list[Drawn](), params.max_tokens, params.stop_token_ids
+    for choice in choices:
+        ids, logprobs = choice.token_ids, [token.logprob for token in choice.logprobs.get("content", [])]
+        if max(ids) >= vocabulary or len(ids) != len(logprobs) or not all(map(math.isfinite, logprobs)):
+            raise EndpointError("sent tokens that the model has not, or no log-probability for each")
+        if len(ids) > most or any(token in stops for token in ids[:-1]) or (len(ids) < most and ids[-1] not in stops):
+            raise EndpointError("sent an attempt that ends too early or too late")
+        spans, numbers = choice.weight_versions, {int(span.version) for span in choice.weight_versions}
+        whole = spans[0].start == 0 and spans[-1].end == len(ids) and all(a.end == b.start for a, b in pairwise(spans))
+        if not whole or not numbers <= set(versions):
+            raise EndpointError(f"names versions {sorted(numbers)}, and not all its tokens can be of them")
+        drawn.append(Drawn(ids, logprobs, min(numbers)))
+    return drawn
 
 
 @dataclass(eq=False)
@@ -150,26 +149,22 @@ class RolloutServer:
         return self.given[1] if self.given and self.given[0] == self.address else None
 
 
+@dataclass(eq=False, kw_only=True)
 class RolloutServers:
     """A `generation.Backend`, for any thread. Nothing is drawn before the first `follow`."""
 
-    def __init__(
-        self,
-        servers: Sequence[RolloutServer],
-        *,
-        vocabulary: int,
-        stop_ids: Sequence[int],
-        bias: dict[int, float] | None = None,
-        max_requests: int,
-        patience: float,
-    ) -> None:
-        """bias: of logits, where servers do not bar ids by themselves. max_requests: attempts that a server decodes at
-        once. patience: seconds of a draw without any fit server."""
-        self._servers, self._vocabulary, self._stop_ids, self._bias = servers, vocabulary, stop_ids, bias
-        self._max_requests, self._patience, self._failed, self._push_seconds = max_requests, patience, 0, 0.0
+    servers: Sequence[RolloutServer]
+    vocabulary: int
+    stop_ids: Sequence[int]
+    max_requests: int  # attempts that a server decodes at once
+    patience: float  # seconds of a draw without any fit server
+    bias: dict[int, float] | None = None  # of logits, where servers do not bar ids by themselves
+
+    def __post_init__(self) -> None:
         self._newest: PolicyVersion | None = None
-        self._pushed: set[int] = set()
-        self._whole = 0  # bytes
+        self._pushed: list[int] = []
+        self._whole = self._failed = 0  # bytes of a whole version; requests
+        self._push_seconds = 0.0
         self._reason = "no version was pushed"
         self._thread = LoopThread("rollout")
         self._session = self._thread.run(self._open())
@@ -178,20 +173,23 @@ class RolloutServers:
         self, prompts: Sequence[Sequence[int]], repeats: int, max_new_tokens: int, temperature: float, seed: int
     ) -> list[Drawn]:
         """A request for each prompt. Raises RolloutError."""
-        params = requests(len(prompts), repeats, max_new_tokens, temperature, seed, self._stop_ids, self._bias)
-        groups = self._thread.run(self._draw(prompts, params))
-        return [draw for group in groups for draw in group]
+        params = Sampling(repeats, max_new_tokens, temperature, seed, list(self.stop_ids), logit_bias=self.bias)
+        return self._thread.run(self._draw(prompts, requests(len(prompts), params)))
 
     def follow(self, version: PolicyVersion) -> None:
         """Return when every fit server decodes with this version or is unfit; an unfit one comes after when it can."""
         begun = time.monotonic()
-        self._thread.run(self._follow(version))
+        self._pushed.append(version.number)
+        self._whole = max(version.anchor, self._whole)
+        self._newest = version  # last: a push reads the others
+        while any((s.given or not s.losses) and s.address and s.version != version for s in self.servers):
+            time.sleep(POLL_SECONDS)
         self._push_seconds = time.monotonic() - begun
 
     def metrics(self) -> Metrics:
         return {
-            "rollout/servers_fit": sum(server.version is not None for server in self._servers),
-            "rollout/restarts": sum(server.restarts for server in self._servers),
+            "rollout/servers_fit": sum(server.version is not None for server in self.servers),
+            "rollout/restarts": sum(server.restarts for server in self.servers),
             "rollout/failed_requests": self._failed,
             "rollout/push_seconds": self._push_seconds,
         }
@@ -201,7 +199,7 @@ class RolloutServers:
         self._thread.close()
 
     async def _open(self) -> aiohttp.ClientSession:
-        self._tasks: set[asyncio.Task[Any]] = {asyncio.create_task(self._keep_up(each)) for each in self._servers}
+        self._tasks: set[asyncio.Task[Any]] = {asyncio.create_task(self._keep_up(each)) for each in self.servers}
         connector = aiohttp.TCPConnector(limit=0, ssl=trusted())
         options: dict[str, Any] = {"connector": connector, "cookie_jar": aiohttp.DummyCookieJar()}
         return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False, **options)
@@ -211,26 +209,38 @@ class RolloutServers:
             task.cancel()
         await self._session.close()
 
-    async def _draw(self, prompts: Sequence[Sequence[int]], params: Sequence[Sampling]) -> list[list[Drawn]]:
+    async def _draw(self, prompts: Sequence[Sequence[int]], params: Sequence[Sampling]) -> list[Drawn]:
         groups = [asyncio.create_task(self._group(*each)) for each in zip(prompts, params, strict=True)]
         self._tasks.update(groups)
         try:
-            return await asyncio.gather(*groups)
+            return [draw for group in await asyncio.gather(*groups) for draw in group]
         finally:
             for group in groups:
                 group.cancel()
             self._tasks.difference_update(groups)
 
     async def _group(self, prompt: Sequence[int], params: Sampling) -> list[Drawn]:
+        """Draw with whichever server is fit and has room, at the TRIES-th time at the latest. Raises RolloutError."""
         body, count, most = GenerateRequest("policy", list(prompt), params), params.n, params.max_tokens
-        for _ in range(TRIES):
-            server, number = await self._free_server(count)
-            losses = server.losses
+        tries, deadline = 0, time.monotonic() + self.patience
+        while tries < TRIES:
+            fit = [(server, server.version.number) for server in self.servers if server.version is not None]
+            free = [each for each in fit if each[0].active + count <= self.max_requests or not each[0].active]
+            deadline = time.monotonic() + self.patience if fit else deadline
+            if time.monotonic() > deadline:
+                raise RolloutError(f"no rollout server was fit for {self.patience:g} s: {self._reason}")
+            if not free:
+                await asyncio.sleep(POLL_SECONDS)
+                continue
+            server, number = min(free, key=lambda each: each[0].active)
+            tries, losses = tries + 1, server.losses
+            server.active += count
             try:
                 async with asyncio.timeout(FIRST_SECONDS + server.active * most / LEAST_RATE):
                     limit = MAX_SMALL + TOKEN_BYTES * count * most
                     answer = await self._post(server, "inference/v1/generate", body, limit)
-                drawn = parse_answer(answer, params, self._vocabulary, {n for n in self._pushed if n >= number})
+                versions = [each for each in self._pushed if each >= number]
+                drawn = parse_answer(answer, params, self.vocabulary, versions)
                 if server.losses == losses:
                     server.pause.succeeded()
                     return drawn
@@ -241,32 +251,12 @@ class RolloutServers:
                 server.active -= count
         raise RolloutError(f"{TRIES} tries at one group failed, the last because {self._reason}")
 
-    async def _free_server(self, attempts: int) -> tuple[RolloutServer, int]:
-        """One with room for these attempts, counted from here on, and its version. Raises RolloutError."""
-        deadline = time.monotonic() + self._patience
-        while True:
-            fit = [(server, server.version.number) for server in self._servers if server.version is not None]
-            for server, number in sorted(fit, key=lambda each: each[0].active):
-                if server.active + attempts <= self._max_requests or not server.active:
-                    server.active += attempts
-                    return server, number
-            deadline = time.monotonic() + self._patience if fit else deadline
-            if time.monotonic() > deadline:
-                raise RolloutError(f"no rollout server was fit for {self._patience:g} s: {self._reason}")
-            await asyncio.sleep(POLL_SECONDS)
-
     def _lose(self, server: RolloutServer, losses: int, error: Exception) -> None:
         """losses: of it when that began which failed."""
         if server.losses == losses:
             server.given, server.losses = None, losses + 1
             self._reason = f"{server.address or 'a server'} {error or type(error).__name__}"
             logger.warning("unfit for %.0f s: %s", server.pause.failed(), self._reason)
-
-    async def _follow(self, version: PolicyVersion) -> None:
-        self._newest, self._whole = version, max(version.anchor, self._whole)
-        self._pushed.add(version.number)
-        while any((s.given or not s.losses) and s.address and s.version != version for s in self._servers):
-            await asyncio.sleep(POLL_SECONDS)
 
     async def _keep_up(self, server: RolloutServer) -> None:
         while True:
@@ -277,7 +267,7 @@ class RolloutServers:
 
     async def _push(self, server: RolloutServer, version: PolicyVersion) -> None:
         address, losses, label = server.address, server.losses, {"weight_version": str(version.number)}
-        target = {"update_info": {"number": version.number, "state": version.state}}
+        target = UpdateRequest(Target(version.number, version.state))
         try:
             async with asyncio.timeout(PUSH_SECONDS + self._whole / LEAST_BYTES):
                 await self._post(server, "pause?mode=keep")
@@ -300,9 +290,8 @@ class RolloutServers:
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         headers |= {"Authorization": f"Bearer {server.token}"} if server.token else {}
         method, url = "GET" if route == "weight_info" else "POST", f"{server.address}/{route}"
-        data = msgspec.json.encode(body or {})
         way: Any = {"headers": headers, "proxy": proxy_for(url), "allow_redirects": False}
-        async with self._session.request(method, url, data=data, **way) as response:
+        async with self._session.request(method, url, data=msgspec.json.encode(body or {}), **way) as response:
             answer = await read_answer(response, limit)
         if response.status != 200:
             reason = (answer[:200].decode(errors="replace").splitlines() or [""])[0]
@@ -318,13 +307,6 @@ async def read_answer(response: aiohttp.ClientResponse, limit: int) -> bytes:
         if len(answer) > limit:
             raise EndpointError(f"sends more than {limit} bytes")
     return bytes(answer)
-
-
-HOST = "127.0.0.1"
-WATCH_SECONDS, START_SECONDS, HUNG_SECONDS = 0.5, 1800.0, 60.0  # of polls; until a first answer; after one
-MAX_ANSWER = 256 << 20
-GET = "health|weight_info"
-POST = "inference/v1/generate|pause|start_weight_update|update_weights|finish_weight_update|resume"
 
 
 class ServerProcess:
@@ -396,18 +378,17 @@ def build_door(servers: Sequence[RolloutServer], token: str, max_body: int) -> w
         if number >= len(servers) or not servers[number].address:
             raise web.HTTPServiceUnavailable(text="there is no such server, or it is down")
         url = f"{servers[number].address}/{route}" + ("?mode=keep" if route == "pause" else "")
-        headers = {"Content-Type": "application/json"}
+        way: Any = {"headers": {"Content-Type": "application/json"}, "allow_redirects": False}
+        way["timeout"] = aiohttp.ClientTimeout(total=None)
         try:
-            async with (
-                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as session,
-                session.request(request.method, url, data=body, headers=headers, allow_redirects=False) as answer,
-            ):
+            async with aiohttp.request(request.method, url, data=body, **way) as answer:
                 return web.Response(status=answer.status, body=await read_answer(answer, MAX_ANSWER))
         except (aiohttp.ClientError, EndpointError) as error:
             raise web.HTTPBadGateway(text=f"the server failed: {type(error).__name__}") from error
 
-    for method, names in (("GET", GET), ("POST", POST)):
-        app.router.add_route(method, f"/{{server:[0-9]{{1,3}}}}/{{route:{names}}}", pass_on)
+    changes = "inference/v1/generate|pause|start_weight_update|update_weights|finish_weight_update|resume"
+    app.router.add_get("/{server:[0-9]{1,3}}/{route:health|weight_info}", pass_on, allow_head=False)
+    app.router.add_post(f"/{{server:[0-9]{{1,3}}}}/{{route:{changes}}}", pass_on)
     return app
 
 

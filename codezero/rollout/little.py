@@ -9,24 +9,23 @@ import os
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import torch
 from aiohttp import web
-from msgspec import Meta
 
 from codezero.errors import WeightsError
 from codezero.models import isolate
 from codezero.models.generation import OwnLoop
 from codezero.models.load import LoadedModel, load_model, use_threads
-from codezero.rollout.client import Count, GenerateRequest
-from codezero.system.files import Hex
+from codezero.rollout.client import Choice, Count, GenerateAnswer, GenerateRequest, LogProb, Span, Target, UpdateRequest
+from codezero.system.files import UNDECODABLE
 from codezero.system.signals import end_with_parent
 from codezero.system.web import HEAD_SECONDS
 from codezero.weights import TOKEN
 from codezero.weights.delta import layout_of
-from codezero.weights.versions import HostCopy, VersionSource, open_source
+from codezero.weights.versions import HostCopy, VersionSource
 
 UNFIT = ""  # in place of a version, while the weights are of none
 T = TypeVar("T")
@@ -42,15 +41,6 @@ class LittleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: int
     rows: Count
     context: Count
-
-
-class _Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    number: Annotated[int, Meta(ge=0, lt=1 << 53)]
-    state: Hex
-
-
-class _Update(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    update_info: _Target
 
 
 class LittleServer:
@@ -81,14 +71,14 @@ class LittleServer:
         return await self._answer(request)
 
     async def _update(self, request: web.Request) -> web.Response:
-        target = (await _read(request, _Update)).update_info
+        target = (await _read(request, UpdateRequest)).update_info
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._follow, target)
         except WeightsError as error:
             raise web.HTTPConflict(text=str(error)) from error
         return await self._answer(request)
 
-    def _follow(self, target: _Target) -> None:
+    def _follow(self, target: Target) -> None:
         """Take a version in place. Raises WeightsError: version and weights are as they were."""
         weights = self._copy.reach(target.number, target.state)
         self._version = UNFIT
@@ -107,29 +97,25 @@ class LittleServer:
             choices = await asyncio.get_running_loop().run_in_executor(self._thread, self._draw, wanted)
         if choices is None:
             raise web.HTTPServiceUnavailable(text="an update failed half-way; the weights are of no version")
-        return web.json_response({"choices": choices})
+        return web.Response(body=msgspec.json.encode(GenerateAnswer(choices)), content_type="application/json")
 
-    def _draw(self, wanted: GenerateRequest) -> list[dict[str, Any]] | None:
+    def _draw(self, wanted: GenerateRequest) -> list[Choice] | None:
         if self._version == UNFIT:
             return None
         params = wanted.sampling_params
         self._loop.stops = torch.tensor(params.stop_token_ids, dtype=torch.long, device=self._loop.stops.device)
         drawn = self._loop.draw([wanted.token_ids], params.n, params.max_tokens, params.temperature, params.seed)
+        version = self._version
         return [
-            {
-                "index": index,
-                "token_ids": draw.ids,
-                "logprobs": {"content": [{"logprob": logprob} for logprob in draw.logprobs]},
-                "weight_versions": [{"version": self._version, "start": 0, "end": len(draw.ids)}],
-            }
-            for index, draw in enumerate(drawn)
+            Choice(index, ids, {"content": [*map(LogProb, logprobs)]}, [Span(version, 0, len(ids))])
+            for index, (ids, logprobs, _) in enumerate(drawn)
         ]
 
 
 async def _read(request: web.Request, schema: type[T]) -> T:
     try:
         return msgspec.json.decode(await request.read(), type=schema)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise web.HTTPBadRequest(text=f"the request breaks its schema: {error}") from error
 
 
@@ -140,7 +126,7 @@ def main() -> None:
     settings = msgspec.json.decode(sys.argv[1], type=LittleSettings)
     loaded = load_model(settings.model, device=settings.device, precision=settings.precision, role="rollout server")
     use_threads(loaded.model, 0)
-    server = LittleServer(loaded, open_source(settings.weights, os.environ.get(TOKEN, "")), settings)
+    server = LittleServer(loaded, VersionSource(settings.weights, os.environ.get(TOKEN, "")), settings)
     listener = socket.create_server(("127.0.0.1", settings.port))
     print(listener.getsockname()[1], flush=True)
     web.run_app(

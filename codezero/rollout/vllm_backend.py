@@ -20,7 +20,7 @@ from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, i
 from codezero.models.load import checkpoint_shapes
 from codezero.weights import SOURCE, TOKEN
 from codezero.weights.delta import Layout
-from codezero.weights.versions import HostCopy, open_source
+from codezero.weights.versions import HostCopy, VersionSource
 
 
 def register() -> None:
@@ -48,7 +48,7 @@ class FollowingEngine(WeightTransferEngine):
 
     def __init__(self, *settings: Any) -> None:
         super().__init__(*settings)
-        source = open_source(os.environ[SOURCE], os.environ.get(TOKEN, ""))
+        source = VersionSource(os.environ[SOURCE], os.environ.get(TOKEN, ""))
         self._copy = HostCopy(source, Layout(checkpoint_shapes(self.model_config.hf_config)))
 
     def init_transfer_engine(self, init_info: NoInfo) -> None: ...

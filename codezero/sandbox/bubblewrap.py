@@ -30,9 +30,6 @@ from codezero.sandbox.monty import MontySandbox
 _logger = logging.getLogger(__name__)
 
 
-_COUNTS = {"held": HELD, "missed": MISSED}
-
-
 class _Report(msgspec.Struct):
     """The report of `jail_main`."""
 
@@ -116,7 +113,9 @@ class BubblewrapSandbox(Tier):
             # a jail of its own, so that nothing tells a run what an earlier one has shown
             texts = [json.dumps({"helpers": run.helpers, "tests": run.tests}) for run in part]
             tests, most = len(part[0].tests), MAX_OUTPUT_BYTES  # by way of /dev/stdout
-            with closing(jail.run(code, texts, most=most, name=SOLUTION, tests=tests, counts=_COUNTS)) as ended:
+            with closing(
+                jail.run(code, texts, most=most, name=SOLUTION, tests=tests, counts={"held": HELD, "missed": MISSED})
+            ) as ended:
                 yield from zip(part, map(_counted, ended), strict=False)
             part = list(islice(runs, 2))
             # what ended in time just so is not failed by the control

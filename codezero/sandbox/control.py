@@ -23,9 +23,7 @@ from codezero.errors import ProblemError, translated
 from codezero.sandbox.base import ALL_HOLD, Execution, failed
 
 Other = Callable[[Any, Random], Any]  # another value of the same type and shape. Raises ValueError where there is none.
-_SETS = frozenset(("set", "frozenset"))
 _NEARLY = frozenset(("isclose", "allclose", "approx"))
-_SIZES = frozenset(("abs", "fabs"))
 _LETTERS = ("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789")
 
 
@@ -35,7 +33,7 @@ def expected(condition: ast.expr) -> Iterator[tuple[ast.expr, Other]]:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
             for side in _one_sided(left, right):
                 match side:
-                    case ast.Call(func=func, args=[value]) if _name(func) in _SETS:
+                    case ast.Call(func=func, args=[value]) if _name(func) in ("set", "frozenset"):
                         yield value, _without_one
                     case ast.Call(func=func, args=[value, *_]) if _name(func) in _NEARLY:
                         yield value, far
@@ -49,7 +47,7 @@ def expected(condition: ast.expr) -> Iterator[tuple[ast.expr, Other]]:
                 ops=[ast.Lt() | ast.LtE()],
             )
             | ast.Call(func=func, args=[left, right, *_])
-        ) if _name(func) in (_SIZES if isinstance(condition, ast.Compare) else _NEARLY):
+        ) if _name(func) in (("abs", "fabs") if isinstance(condition, ast.Compare) else _NEARLY):
             yield from ((side, far) for side in _one_sided(left, right))
         case _:
             pass
@@ -320,7 +318,10 @@ class _Reader(ast.NodeVisitor):
     def visit_Try(self, node: ast.Try) -> None:
         """Leaves an assertion as it is whose failure the test itself catches."""
         rest = [*node.handlers, *node.orelse, *node.finalbody]
-        for part in rest if any(map(_catches, node.handlers)) else [*node.body, *rest]:
+        types = [handler.type for handler in node.handlers]
+        kinds = [kind for each in types for kind in (each.elts if isinstance(each, ast.Tuple) else [each])]
+        catches = any(kind is None or _name(kind) in _CATCHES for kind in kinds)
+        for part in rest if catches else [*node.body, *rest]:
             self.visit(part)
 
     def visit_Assert(self, node: ast.Assert) -> None:
@@ -394,11 +395,6 @@ def _edited(text: bytes, edits: Sequence[_Edit]) -> str:
         parts += [text[done:start], instead.encode()]
         done = end
     return b"".join((*parts, text[done:])).decode()
-
-
-def _catches(handler: ast.ExceptHandler) -> bool:
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(kind is None or getattr(kind, "id", getattr(kind, "attr", "")) in _CATCHES for kind in kinds)
 
 
 def _certain(body: Sequence[ast.stmt], functions: dict[str, ast.FunctionDef]) -> Iterator[ast.Assert]:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from codezero.code.dead_code import plain_targets
-from codezero.code.parsing import BUILTINS, UNPARSEABLE, FunctionNode, called, dotted, names, names_bound, parse_quietly
+from codezero.code.parsing import BUILTINS, UNPARSEABLE, FunctionNode, called, dotted, names, names_given, parse_quietly
 from codezero.sandbox.base import ALL_HOLD, Execution, Outcome
 
 _LISTED = """
@@ -75,8 +75,7 @@ def silent_gap(code: str, shown: Execution = ALL_HOLD) -> str:
     fails = shown.outcome is Outcome.FAIL and not shown.reason.endswith(" limit")
     if fails and any(isinstance(node, ast.ExceptHandler) and dotted(node.type) != "EOFError" for node in nodes):
         return "the code may catch what only Monty raises"
-    own = {node.name for node in nodes if isinstance(node, FunctionNode | ast.ClassDef)}
-    own |= names_bound(tree) | {node.arg for node in nodes if isinstance(node, ast.arg)}
+    own = names_given(tree)
     annotations = _annotation_gaps(tree, nodes, own) if shown.outcome is Outcome.PASS else ()
     lazy, sets = _lazy_gaps(nodes, parents, own, shown.provisional), _set_gaps(nodes, parents)
     return next(itertools.chain(_unlisted(nodes, parents, own, shown.reason), sets, lazy, annotations), "")

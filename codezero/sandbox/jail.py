@@ -149,7 +149,10 @@ class Jail:
             deadline = time.monotonic() + 2 * total + _GRACE_SECONDS
             for text in texts:
                 ends = min(deadline, time.monotonic() + 2 * seconds + _GRACE_SECONDS)
-                _send(opened[1], text.encode("utf-8", "surrogatepass"), ends)
+                data = text.encode("utf-8", "surrogatepass")
+                opened[1].settimeout(max(0.001, ends - time.monotonic()))
+                with suppress(OSError):  # that the jail is at its end shows when its answer is read
+                    opened[1].sendall(len(data).to_bytes(4, "little") + data)
                 yield _read_answer(*opened, most, ends)
 
     def _open(
@@ -184,13 +187,6 @@ def _begins(process: subprocess.Popen[bytes], channel: socket.socket) -> bool:
     message = " ".join(process.stderr.read(300).decode(errors="replace").split())
     remedy = next((f"; {remedy}" for sign, remedy in _REMEDIES.items() if sign in message), "")
     raise SandboxError(f"no jail: {message or f'bwrap ends with {process.wait()}'}{remedy}")
-
-
-def _send(channel: socket.socket, text: bytes, deadline: float) -> None:
-    """One text in. That the jail is at its end shows when its answer is read."""
-    channel.settimeout(max(0.001, deadline - time.monotonic()))
-    with suppress(OSError):
-        channel.sendall(len(text).to_bytes(4, "little") + text)
 
 
 def _read_answer(process: subprocess.Popen[bytes], channel: socket.socket, most: int, deadline: float) -> Ended:

@@ -212,14 +212,6 @@ def prepare() -> tuple[dict[str, Any], bytes]:
     return plan, code
 
 
-def namespace_of(name: str) -> dict[str, Any]:
-    """Globals of a new module."""
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    sys.modules[name] = module = types.ModuleType(name)
-    module.__file__ = "main.py"
-    return module.__dict__
-
-
 def main() -> None:
     """Run a program, or the tests of a function, once for each text that comes on the channel."""
     plan, code = prepare()
@@ -227,7 +219,9 @@ def main() -> None:
     with open("main.py", "wb") as file:
         file.write(code)  # a program may read itself
     sys.setrecursionlimit(sys.getrecursionlimit() + FRAMES)
-    namespace = namespace_of(plan["name"])
-    report = examine(code, namespace, plan) if plan["counts"] else run(code, namespace)
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    sys.modules[plan["name"]] = module = types.ModuleType(plan["name"])
+    module.__file__ = "main.py"
+    report = examine(code, module.__dict__, plan) if plan["counts"] else run(code, module.__dict__)
     if report:
         send(channel, report)

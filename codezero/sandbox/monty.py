@@ -83,20 +83,17 @@ class MontySandbox(Tier):
             return SiteCounts()
 
     def run_cases(self, code: str, inputs: Sequence[str], most: int, *, main: bool) -> Generator[Execution | str]:
-        yield from (self._run_case(code if main else not_main(code), text, most) for text in inputs)
-
-    def _run_case(self, code: str, text: str, most: int) -> Execution | str:
-        printed = _Printed(most)
-        try:
-            before = f"{mended(code)}\n{surroundings(code, text)}"
-            self._feed(before, f"{_whole(with_stand_ins(code))}\nNone", FINISHED, printed=printed)
-        except pydantic_monty.MontyError as error:
-            fault = explain_exit(error, code)
-            if fault is not None and not printed.full:
-                return fault
-        if printed.full:
-            return failed(f"prints more than {most} bytes")
-        return "".join(printed.texts)
+        program = code if main else not_main(code)
+        for text in inputs:
+            printed, fault = _Printed(most), None
+            try:
+                before = f"{mended(program)}\n{surroundings(program, text)}"
+                self._feed(before, f"{_whole(with_stand_ins(program))}\nNone", FINISHED, printed=printed)
+            except pydantic_monty.MontyError as error:
+                fault = explain_exit(error, program)
+            if printed.full:
+                fault = failed(f"prints more than {most} bytes")
+            yield fault or "".join(printed.texts)
 
     def _feed(self, *texts: str, printed: "_Printed | None" = None) -> Any:
         """Run the texts one after the other in a fresh session; the value of the last. Raises MontyError."""

@@ -180,24 +180,23 @@ def counts(verdict: Verdict) -> bool:
     return verdict.trainable and math.isfinite(verdict.reward)
 
 
-def joint_advantages(groups: Sequence[ScoredGroup], scale: str) -> list[list[float]] | None:
-    """`advantages` over all attempts at one problem, by group; None: nothing can be learned."""
-    verdicts = [verdict for scored in groups for verdict in scored.verdicts]
-    weights = advantages(torch.tensor([each.reward if each.trainable else math.nan for each in verdicts]), scale)
-    if not weights.any():
-        return None
-    return [part.tolist() for part in weights.split([len(scored.verdicts) for scored in groups])]
-
-
 def merged_advantages(groups: Sequence[ScoredGroup], scale: str) -> dict[int, list[float]]:
-    """Advantages over all these attempts at a problem, by id() of each group; zeros without spread."""
+    """`advantages` over all these attempts at a problem, by id() of each group; zeros without spread."""
     together: dict[str, list[ScoredGroup]] = {}
     for scored in groups:
         together.setdefault(scored.group.problem.id, []).append(scored)
-    weights = {id(scored): [0.0] * len(scored.verdicts) for scored in groups}
+    weights: dict[int, list[float]] = {}
     for same in together.values():
-        weights |= {id(scored): line for scored, line in zip(same, joint_advantages(same, scale) or [], strict=False)}
+        verdicts = [verdict for scored in same for verdict in scored.verdicts]
+        line = advantages(torch.tensor([each.reward if each.trainable else math.nan for each in verdicts]), scale)
+        parts = line.split([len(scored.verdicts) for scored in same])
+        weights |= {id(scored): part.tolist() for scored, part in zip(same, parts, strict=True)}
     return weights
+
+
+def has_spread(groups: Sequence[ScoredGroup], scale: str = "none") -> bool:
+    """Can anything be learned of these?"""
+    return any(map(any, merged_advantages(groups, scale).values()))
 
 
 def outcomes(local: Sequence[ScoredGroup], learned: int) -> Metrics:
@@ -205,7 +204,7 @@ def outcomes(local: Sequence[ScoredGroup], learned: int) -> Metrics:
 
     Shares of all; one that was cut off is not counted as failing, wrong or right, which are of groups without spread.
     """
-    flat = [joint_advantages([scored], "none") is None for scored in local]
+    flat = [not has_spread([scored]) for scored in local]
     kinds, reasons = Counter[str](), dict[str, list[str]]()
     for scored, same in zip(local, flat, strict=True):
         for completion, verdict in zip(scored.group.completions, scored.verdicts, strict=True):

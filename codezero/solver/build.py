@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -111,7 +110,7 @@ def build_policy(
     from codezero.models.generation import Sampler
     from codezero.solver.remote import Begin, Ranks, RemoteLearner
     from codezero.weights.delta import layout_of
-    from codezero.weights.versions import FolderSource, HostCopy, Publisher
+    from codezero.weights.versions import HostCopy, Publisher, VersionSource
 
     policy = load(config, config.model.solver, "solver", say) if environments else load_policy(config, say)
     servers = build_servers(config, policy, versions, say, stack)
@@ -127,7 +126,7 @@ def build_policy(
         publish(learner.updates)
         return learner, Sampler(policy, servers)
     parameters = dict(policy.model.named_parameters())
-    own = HostCopy(FolderSource(versions), layout_of(parameters))
+    own = HostCopy(VersionSource(versions), layout_of(parameters))
 
     def follow(version: "PolicyVersion") -> None:
         if servers is None:
@@ -172,11 +171,11 @@ def build_checkpoints(
     config: NodeConfig, folder: Path, environment: Environment, policy: "LoadedModel | None" = None
 ) -> "CheckpointStore":
     """The checkpoints in `folder`, of this policy and environment; None: of a proposer, which has neither."""
-    from codezero.solver.checkpoint import CheckpointStore
-    from codezero.solver.policy_files import policy_fingerprint
+    from codezero.solver.checkpoint import CheckpointStore, PolicyFingerprint
 
-    run, fingerprint = config.run, None
+    run, fingerprint = config.run, PolicyFingerprint()
     if policy is not None:
         learned = f"{environment.name} {environment.digest}" if environment.digest else ""
-        fingerprint = replace(policy_fingerprint(policy), environment=learned)
+        shapes = {name: tuple(parameter.shape) for name, parameter in policy.model.named_parameters()}
+        fingerprint = PolicyFingerprint(policy.tokenizer_digest, shapes, learned)
     return CheckpointStore(folder, run.keep_checkpoints, run.resume, fingerprint=fingerprint)

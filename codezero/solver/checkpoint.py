@@ -47,19 +47,14 @@ class PolicyFingerprint:
     """The identity of a checkpoint's model: its tokenizer and the shapes of its parameters."""
 
     tokenizer: str = ""  # digest: token ids mean the same
-    parameters: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])  # shape by name
+    # shape by name, of frozen ones and an adapter's too
+    parameters: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     environment: str = ""  # name and digest of what was learned; empty: code
 
     @property
     def most_bytes(self) -> int:
         """Limit for a checkpoint of such a model."""
         return BYTES_PER_PARAMETER * sum(map(math.prod, self.parameters.values())) + BYTES_BESIDES
-
-
-class _Version(msgspec.Struct):
-    """The part of a manifest that every version has."""
-
-    format: int
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -85,14 +80,10 @@ def write_manifest(folder: Path, iteration: int, parts: Collection[str], fingerp
 def read_manifest(folder: Path) -> Manifest:
     """The manifest, of this format and of the iteration that the folder is named after. Raises CheckpointError."""
     with translated(CheckpointError, f"{MANIFEST} cannot be read", OSError, ValueError):
-        raw = read_json(folder / MANIFEST, msgspec.Raw, MOST_MANIFEST_BYTES)
-        version = msgspec.json.decode(raw, type=_Version).format
-        if version != FORMAT:
-            age = "an earlier" if version < FORMAT else "a later"
-            raise CheckpointError(
-                f"{MANIFEST} says format {version}, of {age} version of this program, which reads format {FORMAT}"
-            )
-        manifest = msgspec.json.decode(raw, type=Manifest)
+        found = read_json(folder / MANIFEST, dict[str, object], MOST_MANIFEST_BYTES)
+        if (version := found.get("format")) != FORMAT:
+            raise CheckpointError(f"{MANIFEST} says format {str(version)[:20]}, and this program reads format {FORMAT}")
+        manifest = msgspec.convert(found, Manifest)
     if manifest.iteration != int(folder.name):
         raise CheckpointError(f"{MANIFEST} says iteration {manifest.iteration}, and the folder is called {folder.name}")
     return manifest
@@ -101,27 +92,26 @@ def read_manifest(folder: Path) -> Manifest:
 def check(folder: Path, parts: Collection[str], fingerprint: PolicyFingerprint) -> None:
     """Raise CheckpointError unless `folder` is whole and holds these parts of such a model."""
     manifest = read_manifest(folder)
-    if manifest.environment != fingerprint.environment:
-        raise CheckpointError(
-            f"{MANIFEST} says environment {manifest.environment or 'code'}, and this node's is "
-            f"{fingerprint.environment or 'code'}"
-        )
-    if {*manifest.parts} != {*parts}:
-        raise CheckpointError(
-            f"{MANIFEST} says parts {', '.join(manifest.parts)}; this node has {', '.join(sorted(parts))}"
-        )
-    if manifest.tokenizer != fingerprint.tokenizer:
-        raise CheckpointError(
-            f"{MANIFEST} says tokenizer {manifest.tokenizer[:12] or 'none'}, "
-            f"and this model's is {fingerprint.tokenizer[:12]}"
-        )
+    both = {
+        "environment": (manifest.environment or "code", fingerprint.environment or "code"),
+        "parts": (", ".join(sorted(manifest.parts)), ", ".join(sorted(parts))),
+        "tokenizer": (manifest.tokenizer, fingerprint.tokenizer),
+    }
+    for what, (there, here) in both.items():
+        if there != here:
+            raise CheckpointError(f"{MANIFEST} says {what} {there[:200] or 'none'}; this node has {here}")
     if manifest.parameters != fingerprint.parameters:
-        raise CheckpointError(f"{MANIFEST} says parameters of another model: {_difference(manifest, fingerprint)}")
-    check_files(folder, manifest, fingerprint.most_bytes)
+        name, _ = min(manifest.parameters.items() ^ fingerprint.parameters.items())
+        there, here = (of.parameters.get(name, "none") for of in (manifest, fingerprint))
+        raise CheckpointError(f"{MANIFEST} says {name[:200]} is of shape {there}; this model has {here}")
+    total = sum(size for size, _ in manifest.files.values())
+    if total > fingerprint.most_bytes:
+        raise CheckpointError(f"its files have {total} bytes, and one of this model can have {fingerprint.most_bytes}")
+    check_files(folder, manifest)
 
 
-def check_files(folder: Path, manifest: Manifest, most_bytes: int | None = None) -> None:
-    """Raise CheckpointError unless `folder` holds exactly the files of `manifest`, and no more than `most_bytes`."""
+def check_files(folder: Path, manifest: Manifest) -> None:
+    """Raise CheckpointError unless `folder` holds exactly the files of `manifest`."""
     held = _held(folder)
     for name in sorted({*held} | {*manifest.files}):
         if name not in held:
@@ -131,33 +121,17 @@ def check_files(folder: Path, manifest: Manifest, most_bytes: int | None = None)
         size = held[name].stat().st_size
         if size != manifest.files[name][0]:
             raise CheckpointError(f"{name} has {size} bytes, and {manifest.files[name][0]} were written")
-    total = sum(size for size, _ in manifest.files.values())
-    if most_bytes is not None and total > most_bytes:
-        raise CheckpointError(f"its files have {total} bytes, and one of this model can have {most_bytes}")
     for name, (_, digest) in manifest.files.items():
         if _digest(held[name]) != digest:
             raise CheckpointError(f"{name} is not what was written: its SHA-256 differs")
 
 
-def _difference(manifest: Manifest, fingerprint: PolicyFingerprint) -> str:
-    """The first of the parameters that are not the same."""
-    name, _ = min(manifest.parameters.items() ^ fingerprint.parameters.items())
-    there, here = manifest.parameters.get(name), fingerprint.parameters.get(name)
-    if there is None or here is None:
-        return f"only {'this model' if there is None else 'the checkpoint'} has {name[:200]}"
-    return f"{name[:200]} is {list(there)} there and {list(here)} here"
-
-
 def _held(folder: Path) -> dict[str, Path]:
     """The files but the manifest, by path below `folder`, in order; CheckpointError for what no checkpoint has."""
-
-    def unlisted(error: OSError) -> None:
-        raise CheckpointError(f"{Path(error.filename).name} cannot be listed: {error.strerror}") from error
-
     if folder.is_symlink():
         raise CheckpointError(f"{folder.name} is a link; a checkpoint has none")
     held: dict[str, Path] = {}
-    for top, folders, files in os.walk(folder, onerror=unlisted):
+    for top, folders, files in os.walk(folder):  # what cannot be listed is missing
         for path in (Path(top, entry) for entry in (*folders, *files)):
             name, mode = path.relative_to(folder).as_posix(), path.lstat().st_mode
             if stat.S_ISLNK(mode):

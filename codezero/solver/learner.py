@@ -16,15 +16,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import torch
 from accelerate.utils import release_memory
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from codezero.config import SolverConfig
-from codezero.errors import ConfigError, ModelError
+from codezero.errors import CheckpointError, ConfigError, ModelError, translated
 from codezero.models.device import computes_bfloat16, ran_out_of_memory
-from codezero.models.load import LoadedModel, has_adapter, without_adapter
+from codezero.models.load import LoadedModel, has_adapter, load_adapter, save_adapter, without_adapter
+from codezero.solver import policy_files as files
 from codezero.solver.batch import Batch, Pair, TrainingRow, Update, collate, micro_batches, minibatches
 from codezero.solver.loss import (
     compared,
@@ -37,7 +40,6 @@ from codezero.solver.loss import (
     packed_logprobs,
     packs,
 )
-from codezero.solver.policy_files import LearnerCounters, load_policy, save_policy
 from codezero.types import mean
 
 if TYPE_CHECKING:
@@ -158,13 +160,42 @@ class TrlLearner:
         return self._gathered([scores[id(row)] for row in rows])
 
     def save(self, folder: Path) -> None:
-        """Model, tokenizer, optimiser and counters."""
-        save_policy(self.policy, self._optimizer, LearnerCounters(self.steps, self.skipped, self.updates), folder)
+        """`folder/model` as `from_pretrained` reads it, or `folder/adapter` as peft does; the rest beside it."""
+        policy = self.policy
+        if policy.base is not None:
+            save_adapter(policy.model, folder / files.ADAPTER)
+            (folder / files.ADAPTER / files.BASE).write_bytes(msgspec.json.encode(policy.base))
+        else:
+            policy.model.save_pretrained(folder / files.MODEL)
+            policy.tokenizer.save_pretrained(folder / files.MODEL)
+        save_file(files.moments(self._optimizer), folder / files.OPTIMIZER)
+        files.LearnerCounters(self.steps, self.skipped, self.updates).write(folder)
 
     def load(self, folder: Path) -> None:
-        """Become bit for bit what `save` wrote. Raises CheckpointError."""
+        """Become bit for bit what was saved; the learning rate stays as configured. Raises CheckpointError."""
+        policy, counters = self.policy, files.LearnerCounters.read(folder)
         eight_bit = self.config.optimizer == "adamw_8bit"
-        counters = load_policy(self.policy, self._optimizer, folder, eight_bit=eight_bit)
+        with translated(CheckpointError, f"the solver in {folder} cannot be read", *files.UNREADABLE):
+            if policy.base is not None:
+                files.check_base(policy.base, folder / files.ADAPTER)
+                load_adapter(policy.model, folder / files.ADAPTER)
+            elif (folder / files.MOMENTS).is_dir():
+                raise ValueError("a trainer saved it; set trainer.ranks")
+            else:
+                policy.model.load_state_dict(files.read_weights(policy.model, folder / files.MODEL))
+            state: dict[int, dict[str, Any]] = {}
+            for key, value in load_file(folder / files.OPTIMIZER).items():
+                index, _, name = key.partition(".")
+                state.setdefault(int(index), {})[name] = value
+            parameters, first = files.trained(self._optimizer), "state1" if eight_bit else "exp_avg"
+            for index, entry in state.items():
+                if first not in entry:
+                    raise ValueError("solver.optimizer is not that of the run's beginning")
+                if index >= len(parameters) or entry[first].shape != parameters[index].shape:
+                    raise ValueError("the optimiser is of another model")
+                if eight_bit:
+                    entry["step"] = int(entry["step"])
+            self._optimizer.load_state_dict(self._optimizer.state_dict() | {"state": state})
         self.steps, self.skipped, self.updates = counters.steps, counters.skipped, counters.updates
         self._changed(self.updates)
 
@@ -255,18 +286,9 @@ class TrlLearner:
             loss = self._own_loss(inputs, logprobs) * (tokens / share_tokens)
             self._accelerator.backward(loss)
             return loss.item(), 0.0
-        inputs["num_items_in_batch"] = torch.tensor(share_tokens, device=self.policy.device)  # what dapo divides by
-        self._trainer.current_gradient_accumulation_steps = 1
-        measured = self._trainer._metrics["train"]
-        measured.clear()
-        loss = self._trainer.compute_loss(self._scorer(rows, inputs, pairs), inputs)
-        self._accelerator.backward(loss)
-        return loss.item(), tokens * measured["clip_ratio/region_mean"][0]
-
-    def _scorer(self, rows: Sequence[TrainingRow], inputs: dict[str, Tensor], pairs: dict[int, Pair]) -> Any:
-        """TRL's source of log-probabilities: the model on CUDA, elsewhere one that computes less for the same rows."""
 
         def scores_of(**options: object) -> Any:
+            """TRL's source of log-probabilities: the model on CUDA; elsewhere less is computed for the same rows."""
             if self._packed or self._pieces:
                 logprobs = self._forward(self._model, rows, inputs)
                 scores = SimpleNamespace(log_probs=logprobs, entropy=torch.zeros_like(logprobs))
@@ -275,7 +297,13 @@ class TrlLearner:
             pairs.update(compared(rows, scores.log_probs[:, -inputs["completion_ids"].size(1) :].tolist()))
             return scores
 
-        return scores_of
+        inputs["num_items_in_batch"] = torch.tensor(share_tokens, device=self.policy.device)  # what dapo divides by
+        self._trainer.current_gradient_accumulation_steps = 1
+        measured = self._trainer._metrics["train"]
+        measured.clear()
+        loss = self._trainer.compute_loss(scores_of, inputs)
+        self._accelerator.backward(loss)
+        return loss.item(), tokens * measured["clip_ratio/region_mean"][0]
 
     def _reference_logprobs(
         self, rows: Sequence[TrainingRow], inputs: dict[str, Tensor]

@@ -17,6 +17,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 from transformers.utils import logging as hf_logging
 
-from codezero.config import SolverConfig
-from codezero.config.contradictions import LOSSES
+from codezero.config import LOSSES, SolverConfig
 from codezero.config.learning import named
 from codezero.errors import ConfigError
 from codezero.models import isolate
@@ -123,15 +123,12 @@ def make_trainer(
             beta=0.0,  # set later: TRL would load a second model by name, and ours may have none
             per_device_train_batch_size=2,
             num_generations=2,
-            steps_per_generation=1,
-            gradient_accumulation_steps=1,
             activation_checkpointing=False,
             bf16=on_cuda and half == torch.bfloat16,
             fp16=on_cuda and half == torch.float16,
             use_cpu=policy.device.type == "cpu",
             max_steps=1,
             report_to="none",
-            save_strategy="no",
             disable_tqdm=True,
         )
         trainer = GRPOTrainer(
@@ -187,7 +184,7 @@ def completion_logprobs(
 
 
 def fused_logprobs(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Float[Tensor, "rows tokens"]:
-    """`completion_logprobs` by TRL's fused head, at the temperature that it was value for."""
+    """`completion_logprobs` by TRL's fused head, at the temperature that it was made for."""
     ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
     real = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)
     room = inputs["completion_ids"].size(1)
@@ -198,10 +195,8 @@ def fused_logprobs(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Floa
 
 def head_is_plain(model: PreTrainedModel) -> bool:
     """True where the model's logits are its head's output, unscaled."""
-    config = model.config.get_text_config()
-    return isinstance(model.get_output_embeddings(), nn.Linear) and not any(
-        getattr(config, key, None) for key in SCALED
-    )
+    scaled = any(getattr(model.config.get_text_config(), key, None) for key in SCALED)
+    return isinstance(model.get_output_embeddings(), nn.Linear) and not scaled
 
 
 def packs(model: PreTrainedModel) -> bool:
@@ -308,8 +303,9 @@ def shared_prompt_attention(
     own_query, own_key, own_value = (_taken(states, pack.completions) for states in rows)
     keys = torch.cat([prompt_key.index_select(0, pack.group), own_key], 2)
     values = torch.cat([prompt_value.index_select(0, pack.group), own_value], 2)
-    of_prompts = _attend(prompt_query, prompt_key, prompt_value, None, scaling)
-    of_completions = _attend(own_query, keys, values, pack.seen, scaling)
+    attend = partial(scaled_dot_product_attention, scale=scaling, enable_gqa=True)
+    of_prompts = attend(prompt_query, prompt_key, prompt_value, is_causal=True)
+    of_completions = attend(own_query, keys, values, attn_mask=pack.seen)
     both = torch.cat([states.transpose(1, 2).flatten(0, 1) for states in (of_prompts, of_completions)])
     return both.index_select(0, pack.order)[None], None
 
@@ -319,19 +315,6 @@ def _taken(
 ) -> Float[Tensor, "rows heads length size"]:
     taken = rows.flatten(1).index_select(0, places.flatten())
     return taken.view(*places.shape, *rows.shape[1:]).transpose(1, 2)
-
-
-def _attend(
-    query: Float[Tensor, "rows heads length size"],
-    key: Float[Tensor, "rows kv_heads places size"],
-    value: Float[Tensor, "rows kv_heads places size"],
-    seen: Bool[Tensor, "rows 1 length places"] | None,
-    scaling: float | None,
-) -> Float[Tensor, "rows heads length size"]:
-    """`seen` None: each place sees those before it and itself."""
-    return scaled_dot_product_attention(
-        query, key, value, attn_mask=seen, is_causal=seen is None, scale=scaling, enable_gqa=True
-    )
 
 
 AttentionInterface.register(SHARED, shared_prompt_attention)

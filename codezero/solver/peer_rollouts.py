@@ -15,10 +15,10 @@ the row hides a slogan in easy code (arXiv 2511.09780, "Hail to the Thief").
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import Annotated, NamedTuple, cast
+from typing import Annotated, cast
 
 import msgspec
 from msgspec import Meta
@@ -26,7 +26,7 @@ from transformers import PreTrainedTokenizerBase
 
 from codezero.config import ExternalConfig, SolverConfig
 from codezero.models.chat import completion_offsets, encode_completions, encode_prompts, ids_before
-from codezero.solver.batch import TrainingRow, counts, joint_advantages, merged_advantages
+from codezero.solver.batch import TrainingRow, counts, has_spread, merged_advantages
 from codezero.system.state import StateFile
 from codezero.types import Completion, Problem, ScoredGroup, Verdict, mean
 
@@ -167,94 +167,67 @@ class PeerReader:
         others = [scored for scored in peers if scored.group.peer_id != self.own_peer_id]
         refused["own"] = len(peers) - len(others)
         own = {scored.group.problem.id: scored for scored in local}
-        candidates = list(self._candidates(others, own, passing, refused))
+        candidates: list[Candidate] = []
+        wanted = [] if self.external.policy == OFF else others
+        refused["off"] = len(others) - len(wanted)
+        passed = passing([scored.group.peer_id for scored in wanted])
+        for scored, prompt in zip(wanted, self.prompt_ids([scored.group.problem for scored in wanted]), strict=True):
+            same = own.get(scored.group.problem.id)
+            together = [scored] if same is None else [scored, same]
+            if len(prompt) > self.config.max_prompt_tokens:
+                refused["long_prompt"] += 1
+            elif scored.group.peer_id not in passed:
+                refused["gate"] += 1
+            elif not has_spread(together, self.config.scale_rewards):
+                refused["no_spread"] += 1
+            elif sum(len(each.trainable) for each in together) < self.least_rows:
+                refused["few_rows"] += 1
+            else:
+                candidates.append((scored, prompt))
         chosen = choose(candidates, self.external.groups, max_rows, chance)
         refused["not_needed"] = len(candidates) - len(chosen)
         rows, idle_tokens = self._pushing(chosen, own, refused)
         groups = tuple(scored for scored, _ in chosen)
         sent, used = (Counter(scored.group.peer_id for scored in some) for some in (others, groups))
         first = sorted(sent, key=lambda peer: (-used[peer], -sent[peer], peer))[:MAX_PEERS]
-        parts = tuple((peer, sent[peer], used[peer]) for peer in first)
-        return External(rows, idle_tokens, groups, tuple((+refused).items()), parts)
-
-    def _candidates(
-        self,
-        groups: Sequence[ScoredGroup],
-        own: Mapping[str, ScoredGroup],
-        passing: Callable[[Sequence[str]], set[str]],
-        refused: Counter[str],
-    ) -> Iterator[Candidate]:
-        if self.external.policy == OFF:
-            refused["off"] = len(groups)
-            return
-        passed = passing([scored.group.peer_id for scored in groups])
-        prompts = self.prompt_ids([scored.group.problem for scored in groups])
-        for scored, prompt in zip(groups, prompts, strict=True):
-            local = own.get(scored.group.problem.id)
-            together = [scored] if local is None else [scored, local]
-            if len(prompt) > self.config.max_prompt_tokens:
-                refused["long_prompt"] += 1
-            elif scored.group.peer_id not in passed:
-                refused["gate"] += 1
-            elif joint_advantages(together, self.config.scale_rewards) is None:
-                refused["no_spread"] += 1
-            elif sum(len(each.trainable) for each in together) < self.least_rows:
-                refused["few_rows"] += 1
-            else:
-                yield scored, prompt
+        shares = tuple((peer, sent[peer], used[peer]) for peer in first)
+        return External(rows, idle_tokens, groups, tuple((+refused).items()), shares)
 
     def _pushing(
         self, chosen: Sequence[Candidate], own: Mapping[str, ScoredGroup], refused: Counter[str]
     ) -> tuple[tuple[TrainingRow, ...], int]:
         """The rows that push, by all attempts at their problem, and how many tokens of the chosen groups do not."""
         attempts = [
-            _Attempt(at, prompt, *row)
-            for at, (scored, prompt) in enumerate(chosen)
-            for row in zip(scored.group.completions, scored.verdicts, strict=True)
+            (group, prompt, *attempt)
+            for group, (scored, prompt) in enumerate(chosen)
+            for attempt in zip(scored.group.completions, scored.verdicts, strict=True)
         ]
-        ids = self.completion_ids([attempt.completion for attempt in attempts])
-        weights = merged_advantages((*own.values(), *(scored for scored, _ in chosen)), self.config.scale_rewards)
-        advantages = chain.from_iterable(weights[id(scored)] for scored, _ in chosen)
+        ids = self.completion_ids([completion for _, _, completion, _ in attempts])
+        advantages = merged_advantages((*own.values(), *(scored for scored, _ in chosen)), self.config.scale_rewards)
+        pushes = chain.from_iterable(advantages[id(scored)] for scored, _ in chosen)
         longest = self.config.max_new_tokens
         first: dict[tuple[Ids, str], int] = {}  # the first group with a question and answer; own repetitions count
-        pushing: list[tuple[_Attempt, Ids, float]] = []
-        for attempt, tokens, advantage in zip(attempts, ids, advantages, strict=True):
+        pushing: list[tuple[Ids, Ids, float, Completion, Verdict]] = []
+        for (group, prompt, completion, verdict), tokens, advantage in zip(attempts, ids, pushes, strict=True):
             if not advantage or (advantage < 0 and self.external.policy != SAPO):
                 continue
             if not 0 < len(tokens) <= longest:
                 refused["row_length"] += 1
-                continue
-            answer = attempt.prompt, " ".join(attempt.completion.text.split())
-            if first.setdefault(answer, attempt.group) != attempt.group:
+            elif first.setdefault((prompt, " ".join(completion.text.split())), group) != group:
                 refused["row_duplicate"] += 1
             else:
-                pushing.append((attempt, tokens, advantage))
-        rows = tuple(self._limited(pushing, OwnMeasure.of(list(own.values())), refused))
-        token_count = sum(min(len(tokens), longest) for tokens in ids)
-        return rows, token_count - sum(len(row.completion_ids) for row in rows)
-
-    def _limited(
-        self, pushing: "Sequence[tuple[_Attempt, Ids, float]]", own: OwnMeasure, refused: Counter[str]
-    ) -> Iterator[TrainingRow]:
-        """Rows with the weight of each token; see `limited_weights`."""
-        scores = self.logprobs([attempt.prompt for attempt, _, _ in pushing], [tokens for _, tokens, _ in pushing])
-        offsets = completion_offsets(self.tokenizer, [attempt.completion.text for attempt, _, _ in pushing])
-        for (attempt, tokens, advantage), logprobs, places in zip(pushing, scores, offsets, strict=True):
-            program = program_weights(attempt.verdict.program, places, attempt.completion.finished)
-            weights = limited_weights(program, logprobs, own)
-            if not weights:
-                refused["row_unlikely"] += 1
+                pushing.append((prompt, tokens, advantage, completion, verdict))
+        scores = self.logprobs([row[0] for row in pushing], [row[1] for row in pushing])
+        offsets = completion_offsets(self.tokenizer, [row[3].text for row in pushing])
+        rows, measure = list[TrainingRow](), OwnMeasure.of(list(own.values()))
+        for (prompt, tokens, push, completion, verdict), nats, places in zip(pushing, scores, offsets, strict=True):
+            weights = program_weights(verdict.program, places, completion.finished)
+            if weights := limited_weights(weights, nats, measure):
+                rows.append(TrainingRow(prompt, tokens, nats, push, weights))
             else:
-                yield TrainingRow(attempt.prompt, tokens, logprobs, advantage, weights)
-
-
-class _Attempt(NamedTuple):
-    """One row of a chosen group."""
-
-    group: int
-    prompt: Ids
-    completion: Completion
-    verdict: Verdict
+                refused["row_unlikely"] += 1
+        token_count = sum(min(len(tokens), longest) for tokens in ids)
+        return tuple(rows), token_count - sum(len(row.completion_ids) for row in rows)
 
 
 def choose(candidates: Sequence[Candidate], max_groups: int, max_rows: int, chance: random.Random) -> list[Candidate]:

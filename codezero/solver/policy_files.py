@@ -1,4 +1,4 @@
-"""A policy and its optimiser on disk; and a policy's fingerprint.
+"""A policy and its optimiser on disk.
 
 All tensors are safetensors, so nothing that is read can run code. Of a policy that learns through an adapter only the
 adapter is saved, with the name and digest of its base model.
@@ -7,21 +7,17 @@ adapter is saved, with the name and digest of its base model.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import copy
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from codezero.errors import CheckpointError, translated
 from codezero.models.digest import Base
-from codezero.models.load import LoadedModel, load_adapter, save_adapter
-from codezero.solver.checkpoint import PolicyFingerprint
 
 COUNTERS = "learner.json"
 MODEL, ADAPTER, BASE, OPTIMIZER = "model", "adapter", "base.json", "optimizer.safetensors"
@@ -39,65 +35,26 @@ class LearnerCounters(msgspec.Struct, frozen=True):
     def write(self, folder: Path) -> None:
         (folder / COUNTERS).write_bytes(msgspec.json.encode(self))
 
-
-def save_policy(policy: LoadedModel, optimizer: torch.optim.Optimizer, counters: LearnerCounters, folder: Path) -> None:
-    """`folder/model` as `from_pretrained` reads it, or `folder/adapter` as peft does; the rest beside it."""
-    if policy.base is not None:
-        save_adapter(policy.model, folder / ADAPTER)
-        (folder / ADAPTER / BASE).write_bytes(msgspec.json.encode(policy.base))
-    else:
-        policy.model.save_pretrained(folder / MODEL)
-        policy.tokenizer.save_pretrained(folder / MODEL)
-    save_file(dict(_moments(optimizer)), folder / OPTIMIZER)
-    counters.write(folder)
-
-
-def read_counters(folder: Path) -> LearnerCounters:
-    """Raises CheckpointError."""
-    with translated(CheckpointError, f"the solver in {folder} cannot be read", OSError, ValueError):
-        return msgspec.json.decode((folder / COUNTERS).read_bytes(), type=LearnerCounters)
-
-
-def load_policy(
-    policy: LoadedModel, optimizer: torch.optim.Optimizer, folder: Path, *, eight_bit: bool = False
-) -> LearnerCounters:
-    """Become bit for bit what was saved; the learning rate stays as configured. Raises CheckpointError."""
-    counters = read_counters(folder)
-    with translated(CheckpointError, f"the solver in {folder} cannot be read", *UNREADABLE):
-        if policy.base is not None:
-            check_base(policy.base, folder / ADAPTER)
-            load_adapter(policy.model, folder / ADAPTER)
-        elif (folder / MOMENTS).is_dir():
-            raise ValueError("a trainer saved it; set trainer.ranks")
-        else:
-            policy.model.load_state_dict(read_weights(policy.model, folder / MODEL))
-        state: dict[int, dict[str, Tensor]] = {}
-        for key, value in load_file(folder / OPTIMIZER).items():
-            index, _, name = key.partition(".")
-            state.setdefault(int(index), {})[name] = value
-        parameters = trained(optimizer)
-        first = "state1" if eight_bit else "exp_avg"
-        for index, entry in state.items():
-            if first not in entry:
-                raise ValueError("solver.optimizer is not that of the run's beginning")
-            if index >= len(parameters) or entry[first].shape != parameters[index].shape:
-                raise ValueError("the optimiser is of another model")
-            if eight_bit:
-                entry["step"] = cast(Tensor, int(entry["step"]))
-        optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
-        return counters
+    @staticmethod
+    def read(folder: Path) -> "LearnerCounters":
+        """Raises CheckpointError."""
+        with translated(CheckpointError, f"the solver in {folder} cannot be read", OSError, ValueError):
+            return msgspec.json.decode((folder / COUNTERS).read_bytes(), type=LearnerCounters)
 
 
 def trained(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [weight for group in optimizer.param_groups for weight in group["params"]]
 
 
-def _moments(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
-    """The state as in `state_dict`, where the 8-bit optimiser would hide it."""
+def moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The state by each weight's number and the name there, as in `state_dict`, where the 8-bit optimiser would hide
+    it."""
+    flat: dict[str, Tensor] = {}
     for index, weight in enumerate(trained(optimizer)):
         for name, value in optimizer.state.get(weight, {}).items():
             # the 8-bit optimiser's code tables are one tensor for all weights
-            yield f"{index}.{name}", value.clone() if name.startswith("qmap") else torch.as_tensor(value)
+            flat[f"{index}.{name}"] = value.clone() if name.startswith("qmap") else torch.as_tensor(value)
+    return flat
 
 
 def check_base(own: Base, adapter: Path) -> None:
@@ -125,9 +82,3 @@ def read_weights(model: PreTrainedModel, folder: Path) -> dict[str, Tensor]:
     if any(report[what] for what in ("missing_keys", "unexpected_keys", "mismatched_keys")):
         raise ValueError("the weights are of another model")
     return loaded.state_dict()
-
-
-def policy_fingerprint(policy: LoadedModel) -> PolicyFingerprint:
-    """The fingerprint of every parameter of the model as it is trained, frozen ones and an adapter's included."""
-    shapes = {name: tuple(parameter.shape) for name, parameter in policy.model.named_parameters()}
-    return PolicyFingerprint(policy.tokenizer_digest, shapes)

@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 BEGIN, LEARN, SCORE, SAVE, LOAD = "begin", "learn", "score", "save", "load"  # commands to ranks
 OUT_OF_MEMORY, LOST = 75, 76  # exit codes of a rank: its memory did not suffice; another rank is gone
+Reply = tuple[list[tuple[int, str]], bytes]  # warnings; what rank 0 computed, as msgpack, and nothing of the others
 POLL_SECONDS, LAST_WORDS_SECONDS, CLOSE_SECONDS = 0.2, 3.0, 5.0
 T = TypeVar("T")
 
@@ -43,13 +44,6 @@ class Progress(LearnerCounters, frozen=True):
 
     version: PolicyVersion  # as it was published
     update: Update | None = None
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """A rank's answer. result: msgpack of what rank 0 computed; empty at the others."""
-
-    warnings: list[tuple[int, str]]
-    result: bytes
 
 
 class Ranks:
@@ -86,10 +80,10 @@ class Ranks:
                 replies.append(channel.receive(Reply))
         except EOFError as error:
             raise self._failure() from error
-        for rank, reply in enumerate(replies):
-            for level, text in reply.warnings:
+        for rank, (warnings, _) in enumerate(replies):
+            for level, text in warnings:
                 logger.log(level, "rank %d: %s", rank, text)
-        return msgspec.msgpack.decode(replies[0].result, type=kind)
+        return msgspec.msgpack.decode(replies[0][1], type=kind)
 
     def close(self) -> None:
         """End every rank. May be called twice."""

@@ -7,7 +7,7 @@ so every rank makes the same number of passes in the same order; one that has no
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ from codezero.errors import CheckpointError, ModelError, RankMemoryError
 from codezero.models.device import ran_out_of_memory
 from codezero.solver.batch import Pair, TrainingRow, collate, packed, split
 from codezero.solver.learner import TOO_LONG, TrlLearner
-from codezero.solver.policy_files import MODEL, MOMENTS, LearnerCounters, read_counters, read_weights, trained
+from codezero.solver.policy_files import MODEL, MOMENTS, LearnerCounters, moments, read_weights, trained
 
 T = TypeVar("T")
 
@@ -52,9 +52,9 @@ class ShardedLearner(TrlLearner):
 
     def save(self, folder: Path) -> None:
         """Save as `TrlLearner.save`, the moments in shards; only rank 0 writes the model."""
-        if moments := self._moments(lambda weight: self._optimizer.state.get(weight, {})):
+        if state := moments(self._optimizer):
             writer = HuggingFaceStorageWriter(str(folder / MOMENTS), save_distributed=True)
-            dcp.save(moments, storage_writer=writer)
+            dcp.save(state, storage_writer=writer)
         weights = self.whole_weights(torch.float32)
         if self.rank == 0:
             self.policy.model.save_pretrained(folder / MODEL, state_dict=weights)
@@ -64,7 +64,7 @@ class ShardedLearner(TrlLearner):
 
     def load(self, folder: Path) -> None:
         """Become bit for bit what as many ranks saved; what others saved is computed in another order from here on."""
-        counters = read_counters(folder)
+        counters = LearnerCounters.read(folder)
         weights: dict[str, Any] = {}
         if self.rank == 0:
             weights |= read_weights(self.policy.model, folder / MODEL)
@@ -74,13 +74,10 @@ class ShardedLearner(TrlLearner):
         if counters.steps:
             if not (folder / MOMENTS).is_dir():
                 raise CheckpointError(f"{folder} was saved by a single process; set trainer.ranks=0")
-            state: dict[Tensor, dict[str, Tensor]] = {}  # NaN is overwritten, or the checkpoint lacks it
-            for weight in trained(self._optimizer):
-                moments = {name: torch.full_like(weight, math.nan) for name in ("exp_avg", "exp_avg_sq")}
-                state[weight] = {"step": torch.tensor(math.nan), **moments}
-            reader = HuggingFaceStorageReader(str(folder / MOMENTS))
-            dcp.load(self._moments(lambda weight: state[weight]), storage_reader=reader)
-            self._optimizer.state.update(state)
+            for weight in trained(self._optimizer):  # NaN is overwritten, or the checkpoint lacks it
+                both = {name: torch.full_like(weight, math.nan) for name in ("exp_avg", "exp_avg_sq")}
+                self._optimizer.state[weight] = {"step": torch.tensor(math.nan), **both}
+            dcp.load(moments(self._optimizer), storage_reader=HuggingFaceStorageReader(str(folder / MOMENTS)))
         self.steps, self.skipped, self.updates = counters.steps, counters.skipped, counters.updates
 
     def _prepare(self, half: torch.dtype) -> tuple[Any, Any]:
@@ -89,11 +86,6 @@ class ShardedLearner(TrlLearner):
         for model in filter(None, (self.policy.model, self._reference)):
             _shard(model, mesh, half)
         return self.policy.model, self._trainer.create_optimizer()
-
-    def _moments(self, state_of: Callable[[Tensor], Mapping[str, Any]]) -> dict[str, Any]:
-        """The optimiser's state by the weight's number and its name there."""
-        weights = enumerate(trained(self._optimizer))
-        return {f"{index}.{name}": value for index, weight in weights for name, value in state_of(weight).items()}
 
     def _passes(self, rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
         """This rank's rows of each pass, none where only others have some left."""

@@ -16,15 +16,7 @@ import msgspec
 from codezero.config import ExternalConfig, SolverConfig
 from codezero.models.base import GroupSampler
 from codezero.models.chat import encode_prompts
-from codezero.solver.batch import (
-    Batch,
-    TrainingRow,
-    batch_normalized,
-    counts,
-    joint_advantages,
-    merged_advantages,
-    outcomes,
-)
+from codezero.solver.batch import Batch, TrainingRow, batch_normalized, counts, has_spread, merged_advantages, outcomes
 from codezero.solver.peer_rollouts import PeerFilter, PeerReader, weights_to_the_end
 from codezero.solver.updater import Learner, Updater
 from codezero.system.state import StateFile
@@ -61,14 +53,7 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         self.updater = Updater(config, learner, engine=engine)
         self.nested = (self.gate, learner)
         self.memory, self._lock = _Counters(0, 0), threading.Lock()
-        self.reader = PeerReader(
-            tokenizer=learner.policy.tokenizer,
-            prompt=prompt,
-            logprobs=learner.logprobs,
-            own_peer_id=peer_id,
-            config=config,
-            external=self.external,
-        )
+        self.reader = PeerReader(learner.policy.tokenizer, prompt, learner.logprobs, peer_id, config, self.external)
 
     def rollout(self, problems: Sequence[Problem], round_number: int) -> list[RolloutGroup]:
         """`group_size` completions for each problem, in order, all sampled in one batch. For any thread where the
@@ -95,7 +80,7 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         DAPO's dynamic sampling (Yu et al. 2025, section 3.2), but never more than `refill` batches in all.
         """
         batch = self.config.problems_per_iteration
-        useful = sum(joint_advantages([group], "none") is not None for group in scored)
+        useful = sum(has_spread([group]) for group in scored)
         return max(0, min(batch - useful, int(self.config.refill * batch) - len(scored)))
 
     def step(self, local: Sequence[ScoredGroup], peers: Sequence[ScoredGroup]) -> Metrics:

@@ -12,6 +12,7 @@ weight.
 import dataclasses
 import logging
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -113,15 +114,14 @@ def importance_weighted(
     rows: Sequence[TrainingRow], current_logprobs: Sequence[tuple[float, ...]], rule: str
 ) -> list[TrainingRow]:
     """An earlier policy's rows as if the present one had written them: ratio 1, an importance weight per token."""
-    sampled_logprobs = [row.logprobs for row in rows]
+    sampled = [row.logprobs for row in rows]
     if rule == "m2po":
-        weights = second_moment_weights(current_logprobs, sampled_logprobs, [row.advantage for row in rows])
+        weights = second_moment_weights(current_logprobs, sampled, [row.advantage for row in rows])
     else:
-        weights = truncated_weights(current_logprobs, sampled_logprobs)
+        weights = truncated_weights(current_logprobs, sampled)
     weighted: list[TrainingRow] = []
     for row, logprobs, ratios in zip(rows, current_logprobs, weights, strict=True):
-        own = row.weights or (1.0,) * len(ratios)
-        factors = tuple(weight * ratio for weight, ratio in zip(own, ratios, strict=True))
+        factors = tuple(map(operator.mul, row.weights, ratios)) if row.weights else tuple(ratios)
         weighted.append(dataclasses.replace(row, logprobs=logprobs, weights=factors, fresh=False))
     return weighted
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from codezero.config import MEMBERS, REGISTRY, NodeConfig, SwarmConfig
 from codezero.environment import Environment
-from codezero.swarm.base import Swarm
-from codezero.swarm.hivemind_swarm import READY_SECONDS, UNKNOWN_TOKENIZER, HivemindSwarm
+from codezero.swarm.base import NO_TOKENIZER, READY_SECONDS, HivemindSwarm, Swarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.network_status import ADDRESSES, FOLDER, remembered_port
 from codezero.swarm.supervisor import IdentityLock, NetworkProcess, network_settings
@@ -39,16 +38,12 @@ def start_network(config: NodeConfig, peer_id: str, folder: Path, stack: ExitSta
 
 
 def build_swarm(
-    network: NetworkProcess | None,
-    environment: Environment,
-    peer_id: str,
-    folder: Path,
-    tokenizer_digest: str = UNKNOWN_TOKENIZER,
+    network: NetworkProcess | None, environment: Environment, peer_id: str, folder: Path, tokenizer: str = NO_TOKENIZER
 ) -> Swarm:
     """The exchange; writes the addresses that others join with, once the network is ready. Raises SwarmError."""
     if network is None:
         return Swarm(peer_id)
-    swarm = HivemindSwarm(network, environment, peer_id, tokenizer_digest)
+    swarm = HivemindSwarm(network, environment, peer_id, tokenizer)
     (folder / ADDRESSES).write_text("".join(f"{address}\n" for address in swarm.addresses))
     return swarm
 

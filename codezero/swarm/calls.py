@@ -119,13 +119,11 @@ class DirectReader:
             return []
         allowed = [peer for peer in self.connected if not self._trust.refusal(peer)]
         waiting = sorted(allowed, key=lambda peer: (self._turns.get(peer, -1), self._random.random()))
-        ranked = [
-            (rank, self._turns.get(network, -1), self._random.random(), network, peer)
-            for rank, network, peer in by_network(waiting, self.connected)
-        ]
+        ranked = by_network(waiting, self.connected)
+        ranked = sorted(ranked, key=lambda it: (it[0], self._turns.get(it[1], -1), self._random.random()))
         self._turn += 1
-        chosen = sorted(ranked)[:READ_AT_ONCE]  # whoever waits longest, of the networks that wait longest
-        for *_, network, peer in chosen:
+        chosen = ranked[:READ_AT_ONCE]  # whoever waits longest, of the networks that wait longest
+        for _, network, peer in chosen:
             self._turns[network] = self._turns[peer] = self._turn
         answers = await asyncio.gather(*(self._ask(peer) for *_, peer in chosen))
         return [header for headers in answers for header in headers]

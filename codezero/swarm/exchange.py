@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -166,7 +166,7 @@ class Listener:
                 self._attempts[peer, digest] = 1
                 self.refuse(peer, refusal)
             return None
-        done = self._attempts.get((peer, header.digest), 0) >= PULL_ATTEMPTS or self._trust.has_read(header.digest)
+        done = self._attempts.get((peer, header.digest), 0) >= PULL_ATTEMPTS or header.digest in self._trust.read
         return None if done else (peer, header)
 
     def _ordered(self, news: Sequence[News]) -> list[News]:
@@ -174,23 +174,26 @@ class Listener:
         # Efraimidis & Spirakis, "Weighted random sampling with a reservoir", 2006: the largest log(u)/w first
         shares = self._trust.shares({peer for peer, _ in news})
         by_chance = sorted(news, key=lambda item: math.log(1 - self._random.random()) / shares[item[0]], reverse=True)
-        seen: set[bytes] = set()
-        fresh: list[News] = []
-        rest: list[News] = []
         by_chance.sort(key=lambda item: item[0] not in self._newcomers)
         posts = [item for item in by_chance if item[1].kind == MARKET][: PULLS_PER_POLL // 2]
+        fresh, rest, seen = list[News](), list[News](), set[bytes]()
         for item in (item for item in by_chance if item[1].kind != MARKET):
             (rest if seen.issuperset(item[1].problems) else fresh).append(item)
             seen.update(item[1].problems)
         return [*posts, *fresh, *rest]
 
     async def _pull(self, peer: str, header: Header, wanted: int) -> None:
-        """Pull one body from its announcer, check it against the header, and hand it to the trainer."""
-        groups = wanted if header.kind == GROUPS else 0
+        """Pull a body, check it against its header, and hand so many items of it, encoded anew, to the trainer."""
+        groups, kind = wanted if header.kind == GROUPS else 0, header.kind
         self._attempts[peer, header.digest] = self._attempts.get((peer, header.digest), 0) + 1
         try:
             async with self._pulls:
-                received = await self._received(peer, header, wanted)
+                author, round_number, items = wire.DECODE[kind](await self._body(peer, header))
+                if (author, round_number, len(items)) != (peer, header.round, header.count):
+                    raise WireRefusal("header", "the body is another's, of another round or size")
+                if wire.environment_of(kind, items) != (header.environment or b""):
+                    raise WireRefusal("header", "the body belongs to another environment")
+                body = wire.ENCODE[kind](items[:wanted], peer=peer, round_number=round_number)
         except UnreachableError:
             self._budget += groups
             self.counts["pulls_in_vain"] += 1
@@ -200,34 +203,32 @@ class Listener:
             self._budget += groups
             self.refuse(peer, refusal)
         else:
-            self._trust.first_time(header.digest)
+            self._trust.read[header.digest] = None
             self._trust.praise(peer, groups=groups, size=header.size)
-            self._on_body(received)
+            self._on_body(ReceivedBody(kind, peer, round_number, body, header.tokenizer))
         self._attempts[peer, header.digest] = PULL_ATTEMPTS
 
     async def _body(self, peer: str, header: Header) -> bytes:
         """Pull from the author, else by a neighbour connected with both. Raises UnreachableError and WireRefusal."""
-        before, relays = self.ways.get(peer, peer), list[str]()
-        if peer not in self._direct.connected:  # first who relayed the last one
-            relays = [way for way in dict.fromkeys([before, *self._relays(peer)]) if not self._is_no_relay(way, peer)]
-        ways = [peer, *relays] if before == peer else [*relays, peer]
-        for way in ways:
+
+        def may_relay(way: str) -> bool:
+            return way != peer and not self._trust.refusal(way)
+
+        before, relays, connected = self.ways.get(peer, peer), list[str](), self._direct.connected
+        if peer not in connected:
+            willing = filter(may_relay, self._transport.relays(peer))
+            ranked = sorted(calls.by_network(willing, connected), key=itemgetter(0))
+            near, others = ranked[: RELAYS - 1], ranked[RELAYS - 1 :]
+            # The nearest in the DHT, networks in turn, and one by chance, as nearness can be had.
+            chosen = [relay for *_, relay in [*near, *self._random.sample(others, min(1, len(others)))]]
+            relays = list(filter(may_relay, dict.fromkeys([before, *chosen])))  # first who relayed the last one
+        for way in [peer, *relays] if before == peer else [*relays, peer]:
             with contextlib.suppress(*UNANSWERED):
                 seconds = DIAL_SECONDS if way == peer and relays else PULL_SECONDS
                 body = await calls.within(seconds, self._pull_by(way, peer, header))
                 self.ways[peer] = way
                 return body
         raise UnreachableError(f"{peer} does not answer")
-
-    def _relays(self, peer: str) -> list[str]:
-        """Choose the nearest to it in the DHT, networks in turn, and one other by chance: nearness can be had."""
-        relays = [relay for relay in self._transport.relays(peer) if not self._is_no_relay(relay, peer)]
-        ranked = sorted(calls.by_network(relays, self._direct.connected), key=itemgetter(0))
-        others = ranked[RELAYS - 1 :]
-        return [relay for *_, relay in [*ranked[: RELAYS - 1], *self._random.sample(others, min(1, len(others)))]]
-
-    def _is_no_relay(self, way: str, author: str) -> bool:
-        return way == author or bool(self._trust.refusal(way))
 
     async def _pull_by(self, way: str, peer: str, header: Header) -> bytes:
         """Raises UnreachableError, and WireRefusal for what is the author's fault: a relay never saw what it signed."""
@@ -254,29 +255,11 @@ class Listener:
             raise WireRefusal("digest")
         return body
 
-    async def _received(self, peer: str, header: Header, wanted: int) -> ReceivedBody:
-        """Pull so many items of a body, encoded anew by our own encoder. Raises UnreachableError and WireRefusal."""
-        author, round_number, items = wire.DECODE[header.kind](await self._body(peer, header))
-        if (author, round_number, len(items)) != (peer, header.round, header.count):
-            raise WireRefusal("header", "the body is another's, of another round or size")
-        if wire.environment_of(header.kind, items) != (header.environment or b""):
-            raise WireRefusal("header", "the body belongs to another environment")
-        again = wire.ENCODE[header.kind](items[:wanted], peer=peer, round_number=round_number)
-        return ReceivedBody(kind=header.kind, peer=peer, round=round_number, body=again, tokenizer=header.tokenizer)
-
     def refuse(self, peer: str, refusal: WireRefusal) -> None:
         """Count it and blame the peer."""
         self.counts[f"refused_{refusal.reason}"] += 1
         if refusal.reason not in ("version", "environment"):
             self._trust.blame(peer, OFFENCES.get(refusal.reason, Offence.MALFORMED))
-
-
-class QueuedItem(NamedTuple):
-    """One group, problem or payload, and what its announcement says of it."""
-
-    content: Any
-    reward: float | None
-    tokenizer: bytes
 
 
 @dataclass(slots=True)
@@ -299,19 +282,20 @@ class Announcer:
         self.counts: Counter[str] = Counter()
         self._transport, self._server, self._sharding = transport, server, sharding
         self._swarm, self._clock = validator.swarm, validator.clock
-        self._queued: dict[tuple[wire.Kind, int], deque[QueuedItem]] = {}
+        # Groups, problems or payloads by kind and round, each with its reward; and whose token ids all have.
+        self._queued: dict[tuple[wire.Kind, int], tuple[bytes, deque[tuple[Any, float | None]]]] = {}
         self._announced: dict[tuple[wire.Kind, int], Announcement] = {}
 
     def add(self, message: Publish) -> None:
         """Queue for the next turn; the newest MAX_ITEMS of a kind and round are kept. Raises WireRefusal."""
-        if message.kind == MARKET:  # the newest has all that was in those before
-            self._queued.pop((message.kind, message.round), None)
-        queued = self._queued.setdefault((message.kind, message.round), deque(maxlen=wire.MAX_ITEMS))
-        if queued and queued[-1].tokenizer != message.tokenizer:  # a header names one tokenizer
-            queued.clear()
+        key = message.kind, message.round
+        new = message.tokenizer, deque[tuple[Any, float | None]](maxlen=wire.MAX_ITEMS)
+        # The newest post has all that was in those before, and a header names one tokenizer.
+        if message.kind == MARKET or self._queued.get(key, new)[0] != message.tokenizer:
+            self._queued.pop(key, None)
         items = wire.DECODE[message.kind](message.body)[2]
         rewards = message.rewards if message.kind == GROUPS else [None] * len(items)
-        queued.extend(QueuedItem(*item, message.tokenizer) for item in zip(items, rewards, strict=True))
+        self._queued.setdefault(key, new)[1].extend(zip(items, rewards, strict=True))
 
     def forget(self, *, before: int) -> None:
         """Drop what belongs to rounds that nobody reads any more."""
@@ -323,12 +307,12 @@ class Announcer:
         round_number = min((key[1] for key in self._queued if key[0] == kind), default=None)
         if round_number is None:
             return None
-        newest_first = list(reversed(self._queued.pop((kind, round_number))))
+        tokenizer, queued = self._queued.pop((kind, round_number))
         encode = functools.partial(wire.ENCODE[kind], peer=self._transport.me, round_number=round_number)
-        items, body = wire.largest(newest_first, lambda some: encode([item.content for item in some]))
+        items, body = wire.largest(list(reversed(queued)), lambda some: encode([content for content, _ in some]))
         if not items:
             return None
-        contents = [item.content for item in items[: 0 if kind == MARKET else 16]]
+        contents = [content for content, _ in items[: 0 if kind == MARKET else 16]]
         problems: list[Problem] = [group.problem for group in contents] if kind == GROUPS else contents
         environment = wire.environment_of(kind, contents)
         header = wire.Header(
@@ -338,10 +322,10 @@ class Announcer:
             digest=wire.body_digest(body),
             size=len(body),
             codec="zlib",
-            tokenizer=items[0].tokenizer,
+            tokenizer=tokenizer,
             count=len(items),
             problems=[bytes.fromhex(problem.id)[:16] for problem in problems],
-            reward=mean(item.reward for item in items if item.reward is not None),
+            reward=mean(reward for _, reward in items if reward is not None),
             time=self._clock(),
             environment=environment or msgspec.UNSET,
         )

@@ -96,17 +96,11 @@ async def create_node(
     p2p: P2P, validator: PeerRecordValidator, knows: Callable[[str], bool] = lambda _: False
 ) -> DHTNode:
     """Create a DHT node whose id follows from its peer id and which accepts no other kind. knows: as in `Storage`."""
-    node = await within(
-        START_SECONDS,
-        DHTNode.create(
-            p2p=p2p,
-            node_id=bound_id(p2p.peer_id),
-            cache_locally=False,
-            cache_nearest=0,
-            record_validator=validator,
-            strict=False,
-        ),
+    own_id = bound_id(p2p.peer_id)
+    made = DHTNode.create(
+        p2p=p2p, node_id=own_id, cache_locally=False, cache_nearest=0, record_validator=validator, strict=False
     )
+    node = await within(START_SECONDS, made)
     await _harden(node.protocol, validator, knows)
     return node
 
@@ -212,8 +206,7 @@ async def _harden(protocol: DHTProtocol, validator: PeerRecordValidator, knows: 
 
     def validate_dictionary(key: bytes, dictionary: DictionaryDHTValue) -> bool:
         with dictionary.freeze():
-            entries = list(dictionary.items())
-            for subkey, (value, expiration_time) in entries:
+            for subkey, (value, expiration_time) in list(dictionary.items()):
                 if not validator.validate(DHTRecord(key, protocol.serializer.dumps(subkey), value, expiration_time)):
                     del dictionary[subkey]
         return bool(dictionary)

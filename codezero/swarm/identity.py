@@ -46,8 +46,13 @@ class Identity:
     """A private key and the peer id it proves."""
 
     def __init__(self, key: PrivateKey) -> None:
-        self._key = key
-        self.public_key_bytes = _encode_public(key.public_key())  # libp2p's `PublicKey` message
+        self._key, public = key, key.public_key()
+        if isinstance(public, ed25519.Ed25519PublicKey):
+            message = _encode_message(ED25519, public.public_bytes_raw())
+        else:
+            form = serialization.PublicFormat.SubjectPublicKeyInfo
+            message = _encode_message(RSA, public.public_bytes(serialization.Encoding.DER, form))
+        self.public_key_bytes = message  # libp2p's `PublicKey`
         self.peer_id = peer_id_of(self.public_key_bytes)
 
     def __repr__(self) -> str:
@@ -65,7 +70,13 @@ class Identity:
         """Raises IdentityError for a file that is missing, malformed, or open to other users."""
         fault = f"{path} is not an identity file; restore a copy or move it away"
         with translated(IdentityError, fault, ValueError, UnsupportedAlgorithm, reason=False):
-            return cls(_decode_private(read_private(path, 1 << 20, IdentityError)))
+            kind, data = _decode_message(read_private(path, 1 << 20, IdentityError), 8192)
+            if kind == ED25519 and len(data) in (32, 64):  # the seed, alone or followed by the public key
+                return cls(ed25519.Ed25519PrivateKey.from_private_bytes(data[:32]))
+            key = serialization.load_der_private_key(data, password=None)
+            if kind != RSA or not isinstance(key, rsa.RSAPrivateKey) or not 2048 <= key.key_size <= 4096:
+                raise ValueError("neither RSA of 2048 to 4096 bits nor Ed25519")
+            return cls(key)
 
     @classmethod
     def copy(cls, source: Path, target: Path) -> "Identity":
@@ -118,9 +129,7 @@ class AllowList:
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises ConfigError for a file that is missing, larger than MAX_LIST, or has a line that is no peer id."""
         self._path, self._clock = path, clock
-        self._checked = clock()
-        self._stamp = _stamp(path)
-        self._peers = _read_list(path)
+        self._checked, self._stamp, self._peers = clock(), _stamp(path), _read_list(path)
 
     def __call__(self, peer: str, /) -> bool:
         """Look `peer` up. A list that an edit broke is not used: the one before stays, and a warning says so."""
@@ -182,27 +191,6 @@ def _write_new(path: Path, key: PrivateKey) -> bool:
         der = key.private_bytes(serialization.Encoding.DER, form, serialization.NoEncryption())
         content = _encode_message(RSA, der)
     return write_new(path, content, 0o400, IdentityError)
-
-
-def _decode_private(raw: bytes) -> PrivateKey:
-    """Raises ValueError or UnsupportedAlgorithm."""
-    kind, data = _decode_message(raw, 8192)
-    if kind == ED25519:
-        if len(data) not in (32, 64):  # the seed, alone or followed by the public key
-            raise ValueError("an Ed25519 key has 32 or 64 bytes")
-        return ed25519.Ed25519PrivateKey.from_private_bytes(data[:32])
-    if kind == RSA:
-        key = serialization.load_der_private_key(data, password=None)
-        if isinstance(key, rsa.RSAPrivateKey) and 2048 <= key.key_size <= 4096:
-            return key
-    raise ValueError("neither RSA of 2048 to 4096 bits nor Ed25519")
-
-
-def _encode_public(key: PublicKey) -> bytes:
-    if isinstance(key, ed25519.Ed25519PublicKey):
-        return _encode_message(ED25519, key.public_bytes_raw())
-    spki = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return _encode_message(RSA, spki)
 
 
 @functools.lru_cache(maxsize=1024)

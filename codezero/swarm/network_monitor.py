@@ -36,7 +36,7 @@ from codezero.swarm.calls import within
 from codezero.swarm.exchange import Exchange
 from codezero.swarm.hivemind_dht import NETWORK_ERRORS, call_peer, give_back, split_address, take_part
 from codezero.swarm.identity import open_to_all
-from codezero.swarm.network_status import CONNECT_SECONDS, PeerLine
+from codezero.swarm.network_status import CONNECT_SECONDS, DIRECT_ADDRESS
 from codezero.swarm.supervisor import Answered, Question
 from codezero.swarm.trust import Limits, PeerTrust
 from codezero.swarm.wire import WireRefusal
@@ -199,10 +199,6 @@ class NetworkMonitor:
         return text if self._alone else ""
 
     def _write(self, addresses: Sequence[str], port: int) -> None:
-        def with_way(line: PeerLine) -> PeerLine:
-            way = self._exchange.listener.ways.get(line.peer, "")
-            return msgspec.structs.replace(line, way=network_status.DIRECT if way == line.peer else way)
-
         status = network_status.NetworkStatus(
             time=time.time(),
             me=self._node.peer_id.to_base58(),
@@ -212,9 +208,9 @@ class NetworkMonitor:
             shards=self._exchange.sharding.shards,
             reachable=self.reachable,
             reachability="; ".join(filter(None, (_words(self.reachable, self._wanted, port), self._note_alone()))),
-            peers=list(map(with_way, self._trust.report()[: network_status.MAX_PEERS])),
+            peers=self._trust.report(self._exchange.listener.ways)[: network_status.MAX_PEERS],
         )
-        network_status.write_status(self._folder, status)
+        network_status.replace_file(self._folder / network_status.FILE, msgspec.json.encode(status))
 
 
 def _words(reachable: bool | None, wanted: str, port: int) -> str:
@@ -242,9 +238,7 @@ class ReachServicer(ServicerBase):
         (port,) = _PORT.unpack(request.value)
         connected = await connections(self._daemon)
         addresses = [str(address) for info in connected if info.peer_id == peer for address in info.addrs]
-        matches = (
-            network_status.DIRECT_ADDRESS.match(address) for address in addresses if "p2p-circuit" not in address
-        )
+        matches = (DIRECT_ADDRESS.match(address) for address in addresses if "p2p-circuit" not in address)
         host = next((match[1] for match in matches if match), "")
         if not host or not port:
             return BytesValue()
@@ -259,7 +253,7 @@ async def is_reachable(node: DHTNode, swarm: str, port: int, knows: Callable[[st
     """
 
     def is_global(address: Multiaddr) -> bool:
-        match = network_status.DIRECT_ADDRESS.match(str(address))
+        match = DIRECT_ADDRESS.match(str(address))
         return match is not None and ipaddress.ip_address(match[1]).is_global
 
     async def ask(peer: PeerID) -> bytes:
@@ -274,8 +268,7 @@ async def is_reachable(node: DHTNode, swarm: str, port: int, knows: Callable[[st
     outside = [info.peer_id for info in connected if any(map(is_global, info.addrs))]
     shuffled = random.sample(outside or near, len(outside or near))
     chosen = [peer for wanted in (True, False) for peer in shuffled if knows(str(peer)) is wanted][:3]
-    answers = await asyncio.gather(*map(ask, chosen))
-    clear = [answer == YES for answer in answers if answer in (YES, NO)]
+    clear = [answer == YES for answer in await asyncio.gather(*map(ask, chosen)) if answer in (YES, NO)]
     return any(clear) if clear else None
 
 
@@ -294,9 +287,8 @@ class FounderServicer(ServicerBase):
     async def rpc_ask(self, request: BytesValue, context: P2PContext) -> BytesValue:
         """Answer an empty request with the invitation, any other as the chain does, and a refused peer with nothing."""
         peer, question, answer = str(context.remote_id), request.value, b""
-        if len(question) > MAX_QUESTION or self._busy[peer] >= 8 or self._busy.total() >= 64:
-            return BytesValue()
-        if not self._spend(peer, len(question)):
+        refused = len(question) > MAX_QUESTION or self._busy[peer] >= 8 or self._busy.total() >= 64
+        if refused or not self._spend(peer, len(question)):
             return BytesValue()
         self._busy[peer] += 1
         id, reply = next(self._ids), asyncio.get_running_loop().create_future()

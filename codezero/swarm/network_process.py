@@ -106,20 +106,19 @@ class NetworkNode:
 
         daemon = await start_daemon(self._settings)
         try:
-            await (self._visit(daemon) if self._settings.kind == "local" else self._serve(daemon))
+            if self._settings.kind == "hivemind":
+                await self._serve(daemon)
+            else:  # asks nodes only, as a member of no swarm
+                await self._send_ready(daemon)
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._receive(daemon))
+                    tasks.create_task(_raise_when_dead(daemon))
         finally:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LAST_SECONDS):
                     await daemon.shutdown()
             if daemon._child.returncode is None:
                 daemon._child.kill()
-
-    async def _visit(self, daemon: "P2P") -> None:
-        """Ask nodes only, as a member of no swarm."""
-        await self._send_ready(daemon)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._receive(daemon))
-            tasks.create_task(_raise_when_dead(daemon))
 
     async def _serve(self, daemon: "P2P") -> None:
         from codezero.swarm.exchange import Exchange

@@ -59,11 +59,6 @@ class NetworkStatus(msgspec.Struct, frozen=True, kw_only=True):
     peers: Annotated[list[PeerLine], Meta(max_length=MAX_PEERS)]
 
 
-def write_status(folder: Path, status: NetworkStatus) -> None:
-    """Write the file. A failure is a warning."""
-    replace_file(folder / FILE, msgspec.json.encode(status))
-
-
 def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
     """Write all or nothing, without waiting for the disk. A failure is a warning."""
     try:
@@ -113,8 +108,7 @@ async def opens(host: str, port: int) -> bool:
 def remembered_port(addresses: Path, host: str) -> int:
     """Return the port of the last start if it is free, so that peers find this node again; else 0."""
     port = port_of(addresses.read_text()) if addresses.is_file() else 0
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))

@@ -16,7 +16,7 @@ from typing import Annotated, cast
 import msgspec
 from msgspec import Meta
 
-from codezero.swarm.identity import MAX_PUBLIC_KEY, MAX_SIGNATURE, Identity, peer_id_of, verify
+from codezero.swarm.identity import MAX_PUBLIC_KEY, MAX_SIGNATURE, Identity, Members, peer_id_of, verify
 from codezero.swarm.wire import GROUPS, MARKET, MAX_HEADER, MAX_ROUND, Kind, WireRefusal
 from codezero.system.files import UNDECODABLE
 from codezero.system.state import Newest
@@ -147,10 +147,8 @@ class ShardEstimate:
 
 def signed_message(swarm: str, key: str, record: DHTRecord, payload: bytes) -> bytes:
     """Join what a signature covers: all that decides a record's place, owner and lifetime."""
-    digest = hashlib.sha256(payload).digest()
-    return b"cz1" + msgspec.msgpack.encode(
-        [swarm, key, record.key, record.subkey, float(record.expiration_time), digest]
-    )
+    digest, expiry = hashlib.sha256(payload).digest(), float(record.expiration_time)
+    return b"cz1" + msgspec.msgpack.encode([swarm, key, record.key, record.subkey, expiry, digest])
 
 
 class PeerRecordValidator:
@@ -162,7 +160,7 @@ class PeerRecordValidator:
         swarm: str,
         *,
         clock: Callable[[], float] = time.time,
-        member: Callable[[str], bool] = lambda _peer: True,
+        member: Members = lambda _: True,
     ) -> None:
         self.round: int | None = None  # The round that is open; None: not known yet, so every round may be
         self.refused: Counter[str] = Counter()  # Refusals by reason

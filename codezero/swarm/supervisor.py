@@ -160,10 +160,8 @@ class MessagePipe:
         self._waiting: deque[msgspec.Raw] = deque(maxlen=WAITING_MESSAGES)
         self._changed = threading.Condition()
         self._closed = False
-        self._threads = [
-            threading.Thread(target=target, name=f"swarm-link-{target.__name__}", daemon=True)
-            for target in (self._read, self._write)
-        ]
+        ends = (self._read, self._write)
+        self._threads = [threading.Thread(target=end, name=f"swarm-link-{end.__name__}", daemon=True) for end in ends]
 
     def start(self) -> None:
         for thread in self._threads:

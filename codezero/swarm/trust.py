@@ -9,7 +9,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from codezero.swarm.identity import Members
-from codezero.swarm.network_status import PeerLine, replace_file
+from codezero.swarm.network_status import DIRECT, PeerLine, replace_file
 from codezero.swarm.wire import Digest
 from codezero.system.files import PeerId, read_json
 from codezero.system.state import Newest
@@ -105,7 +105,7 @@ class PeerTrust:
     def __init__(self, member: Members, clock: Callable[[], float] = time.time, limits: Limits | None = None) -> None:
         self._member, self._clock, self._limits = member, clock, limits or Limits()
         self._records: dict[str, PeerRecord] = {}
-        self._used = Newest[bytes, None](min(self._limits.digests, MAX_DIGESTS))
+        self.read = Newest[bytes, None](min(self._limits.digests, MAX_DIGESTS))  # Bodies proven to be their senders'
         # As `spend`, of an allowance that the peer shares with others.
         self.shared: Callable[[str, int, int], bool] = lambda _peer, _requests, _size: True
 
@@ -179,47 +179,32 @@ class PeerTrust:
         All who never sent a fine body weigh together at most a third of those who did.
         """
         records = {peer: self._records.get(peer) for peer in peers}
-        earned = {
-            peer: min(1.0, record.bodies / EARNED) for peer, record in records.items() if record and record.bodies
-        }
+        earned = {peer: min(1.0, kept.bodies / EARNED) for peer, kept in records.items() if kept and kept.bodies}
         shares = {peer: self.chance(peer) * earned.get(peer, 1 / EARNED) for peer in records}
         known = sum(shares[peer] for peer in earned)
         fresh = sum(shares.values()) - known
         scale = min(1.0, known / (3 * fresh)) if earned and fresh > 0 else 1.0
         return {peer: share if peer in earned else share * scale for peer, share in shares.items()}
 
-    def has_read(self, digest: bytes) -> bool:
-        """Tell whether it was noted, perhaps before this process began."""
-        return digest in self._used
-
-    def first_time(self, digest: bytes) -> bool:
-        """Note the digest ([32] bytes) of a body that is proven to be its sender's; False when it was noted before."""
-        first = digest not in self._used
-        self._used[digest] = None
-        return first
-
-    def report(self) -> list[PeerLine]:
-        """List every remembered peer that belongs to the swarm, the latest first."""
+    def report(self, ways: Mapping[str, str] = {}) -> list[PeerLine]:
+        """List every remembered peer that belongs to the swarm, the latest first; ways: who brought its last body."""
         now = self._clock()
         records = [record for record in self._records.values() if self._member(record.peer)]
         return [
             PeerLine(
-                peer=record.peer,
+                **{name: getattr(record, name) for name in ("peer", "bodies", "groups", "size", "failures")},
                 heard_seconds_ago=max(0.0, now - record.seen),
-                bodies=record.bodies,
-                groups=record.groups,
-                size=record.size,
-                failures={offence.value: count for offence, count in record.failures.items()},
                 penalty=self._penalty(record, now),
                 state="quarantined" if (reason := self.refusal(record.peer)) else "ok",
                 reason=reason,
+                way=DIRECT if (way := ways.get(record.peer, "")) == record.peer else way,
             )
             for record in sorted(records, key=lambda record: (-record.seen, record.peer))
         ]
 
     def save(self, path: Path) -> None:
         """Write the state to `path`, all or nothing, readable by its owner alone. A failure is a warning."""
-        raw = msgspec.json.encode(Saved(1, self._clock(), list(self._records.values()), list(self._used)))
+        raw = msgspec.json.encode(Saved(1, self._clock(), list(self._records.values()), list(self.read)))
         replace_file(path, raw, private=True)
 
     def load(self, path: Path) -> None:
@@ -237,8 +222,8 @@ class PeerTrust:
                 os.replace(path, aside)
             return
         self._records = {record.peer: record for record in saved.peers}
-        self._used.clear()
-        self._used.update(dict.fromkeys(saved.digests))
+        self.read.clear()
+        self.read.update(dict.fromkeys(saved.digests))
         while len(self._records) > self._limits.peers:
             self._forget_some(self._clock())
 

@@ -6,6 +6,7 @@ field here: they are never sent. Decoding raises WireRefusal alone, whatever the
 back, so a node never announces what its peers would refuse.
 """
 
+import contextlib
 import hashlib
 import math
 import re
@@ -323,13 +324,9 @@ DECODE: dict[Kind, Callable[[bytes], tuple[str, int, tuple[Any, ...]]]] = {
 def encode_feedback(groups: Sequence[ScoredGroup], *, round_number: int) -> bytes:
     """Encode outcomes of 1..MAX_ITEMS groups for their problems' proposer. Raises WireRefusal when none is judged."""
     outcomes = [
-        ProblemOutcome(
-            problem=bytes.fromhex(scored.group.problem.id),
-            attempts=sum(verdict.trainable for verdict in scored.verdicts),
-            success=min(max(scored.success, 0.0), 1.0),
-        )
-        for scored in groups
-        if scored.success is not None
+        ProblemOutcome(bytes.fromhex(it.group.problem.id), len(it.trainable), min(max(it.success, 0.0), 1.0))
+        for it in groups
+        if it.success is not None
     ]
     data = msgspec.msgpack.encode(FeedbackBody(VERSION, FEEDBACK, round_number, outcomes))
     decode_feedback(data)
@@ -343,25 +340,18 @@ def decode_feedback(data: bytes) -> FeedbackBody:
 
 def largest(items: Sequence[Sent], encode: Callable[[Sequence[Sent]], bytes]) -> tuple[Sequence[Sent], bytes]:
     """Return the first `items` that fit into a body, without those that cannot be sent, and the body; or nothing."""
+
+    def encoded(some: Sequence[Sent]) -> bytes | None:
+        with contextlib.suppress(WireRefusal):
+            return encode(some)
+
     while items:
-        try:
-            body = encode(items)
-        except WireRefusal:
-            sendable: list[Sent] = [item for item in items if _encodes(item, encode)]
-            items = sendable if len(sendable) < len(items) else items[: len(items) // 2]
-        else:
-            if len(body) <= MAX_BODY:
-                return items, body
-            items = items[: len(items) // 2]
+        body = encoded(items)
+        if body is not None and len(body) <= MAX_BODY:
+            return items, body
+        sendable: list[Sent] = [item for item in items if body is not None or encoded([item]) is not None]
+        items = sendable if len(sendable) < len(items) else items[: len(items) // 2]
     return (), b""
-
-
-def _encodes(item: Sent, encode: Callable[[Sequence[Sent]], bytes]) -> bool:
-    try:
-        encode([item])
-    except WireRefusal:
-        return False
-    return True
 
 
 def claimed(problem: Problem, proposer: str, standing: Standing = Standing.CLAIMED) -> Problem:

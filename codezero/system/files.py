@@ -186,7 +186,7 @@ class Lock:
         with translated(refusal, f"cannot open {path}", OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b")
-        self.close = self._file.close
+        self.close, self.fileno = self._file.close, self._file.fileno
 
     def take(self, shared: bool = False) -> bool:
         """Take it, if it is free. Never waits. A shared lock goes together with other shared ones. False once closed.

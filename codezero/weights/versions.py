@@ -20,7 +20,7 @@ from msgspec import Meta
 from torch import Tensor
 
 from codezero.errors import WeightsError, translated
-from codezero.system.files import Hex, write_atomic
+from codezero.system.files import UNDECODABLE, Hex, write_atomic
 from codezero.system.http_client import proxy_for, trusted, why
 from codezero.system.web import check_bearer
 from codezero.weights.delta import Layout, Weights, apply, encode, read_anchor, state_of, weights_of, write_anchor
@@ -60,59 +60,41 @@ class VersionList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("the versions do not ascend from an anchor")
 
 
-class FolderSource:
-    """A folder that a `Publisher` writes, on this machine."""
+class VersionSource:
+    """A folder that a `Publisher` writes on this machine, or the `routes` at an http(s) address."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    @contextmanager
-    def file(self, name: str, most: int) -> Generator[Path]:
-        """A file of at most `most` bytes, whose content is not checked. Raises WeightsError."""
-        path = self._folder / name
-        with translated(WeightsError, f"{self._folder} is no folder of versions, or lacks {name}", OSError):
-            size = path.stat().st_size
-        if size > most:
-            raise WeightsError(f"{path} is longer than {most} bytes")
-        yield path
-
-
-class HttpSource:
-    """The `routes` at an address. token: sent to that server alone; redirects are not followed."""
-
-    def __init__(self, url: str, token: str = "") -> None:
-        self._url = url.rstrip("/")
+    def __init__(self, where: str | Path, token: str = "") -> None:
+        """token: sent to that server alone; redirects are not followed."""
+        self._where = str(where).rstrip("/")
         self._headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {token}"} if token else {})
 
     @contextmanager
     def file(self, name: str, most: int) -> Generator[Path]:
-        """See `FolderSource.file`."""
+        """A file of at most `most` bytes, whose content is not checked. Raises WeightsError."""
+        where = self._where
+        if not where.startswith(("http://", "https://")):
+            path = Path(where, name)
+            with translated(WeightsError, f"{where} is no folder of versions, or lacks {name}", OSError):
+                size = path.stat().st_size
+            if size > most:
+                raise WeightsError(f"{path} is longer than {most} bytes")
+            yield path
+            return
         with tempfile.NamedTemporaryFile() as file:
             deadline = time.monotonic() + FIRST_SECONDS + most / LEAST_RATE
-            way: Any = {"proxy": proxy_for(self._url), "verify": trusted(), "trust_env": False}
+            way: Any = {"proxy": proxy_for(where), "verify": trusted(), "trust_env": False, "headers": self._headers}
             try:
-                with (
-                    httpx2.Client(headers=self._headers, timeout=FIRST_SECONDS, **way) as client,
-                    client.stream("GET", f"{self._url}/{name}") as response,
-                ):
+                with httpx2.stream("GET", f"{where}/{name}", timeout=FIRST_SECONDS, **way) as response:
                     if response.status_code != 200:
-                        raise WeightsError(f"{self._url} answers {response.status_code} for {name}")
+                        raise WeightsError(f"{where} answers {response.status_code} for {name}")
                     for piece in response.iter_raw():
                         file.write(piece)
                         if file.tell() > most or time.monotonic() > deadline:
-                            raise WeightsError(f"{self._url} sends {name} too slowly, or more than was published")
+                            raise WeightsError(f"{where} sends {name} too slowly, or more than was published")
                 file.flush()
             except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-                raise WeightsError(f"{self._url} cannot be read: {why(error, self._url)}") from error
+                raise WeightsError(f"{where} cannot be read: {why(error, where)}") from error
             yield Path(file.name)
-
-
-VersionSource = FolderSource | HttpSource
-
-
-def open_source(where: str, token: str) -> VersionSource:
-    """An http(s) address, or a folder."""
-    return HttpSource(where, token) if where.startswith(("http://", "https://")) else FolderSource(Path(where))
 
 
 def routes(folder: Path, token: str) -> list[web.RouteDef]:
@@ -134,11 +116,11 @@ def routes(folder: Path, token: str) -> list[web.RouteDef]:
 
 def read_manifest(source: VersionSource) -> VersionList:
     """Raises WeightsError."""
-    try:
-        with source.file(MANIFEST, MAX_MANIFEST) as path:
-            return msgspec.json.decode(path.read_bytes(), type=VersionList)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise WeightsError(f"{MANIFEST} breaks its schema: {error}") from error
+    with (
+        source.file(MANIFEST, MAX_MANIFEST) as path,
+        translated(WeightsError, f"{MANIFEST} breaks its schema", *UNDECODABLE),
+    ):
+        return msgspec.json.decode(path.read_bytes(), type=VersionList)
 
 
 def delta_file(version: PolicyVersion) -> str:

@@ -31,20 +31,15 @@ def monitor(folder: Path) -> RunMonitor:
     """Of a run in `folder`, labelled as `codezero run` does it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_text("{}")
-    return RunMonitor(folder=folder, view="off", identity=PEER, swarm_kind="hivemind", facts={"solver": "nano"})
+    return RunMonitor(folder=folder, view="off", identity=PEER, facts={"swarm": "hivemind", "solver": "nano"})
 
 
 def full_row(iteration: int, **more: float | str) -> Metrics:
     """A row as a node writes it, with the beliefs of the difficulty rule and the judge's figures."""
     measured = row(iteration) | {
-        "train/loss": -0.01,
-        "train/entropy": 0.3,
-        "train/zero_spread_share": 0.25,
-        "judge/canary_auroc": 0.97,
-        "judge/canary_false_positive_share": 0.03,
-        "judge/weight": 1.0,
-        "judge/unavailable_share": 0.0,
-    }
+        "train/loss": -0.01, "train/entropy": 0.3, "train/zero_spread_share": 0.25, "judge/canary_auroc": 0.97,
+        "judge/canary_false_positive_share": 0.03, "judge/weight": 1.0, "judge/unavailable_share": 0.0,
+    }  # fmt: skip
     for level in range(1, 6):
         key = f"difficulty/success_{level}"
         measured |= {key: 0.9 - 0.1 * level, f"{key}_low": 0.1, f"{key}_high": 0.95, f"difficulty/weight_{level}": 0.2}

@@ -14,6 +14,7 @@ from codezero.chain.contract import FUND, ContractCoordinator, Sender, deploy
 from codezero.chain.devchain_process import DevChainHandle
 from codezero.chain.errors import RpcError
 from codezero.chain.provider import ChainClient
+from codezero.chain.rounds import STAGE
 from codezero.chain.wallet import KeystoreWallet
 
 
@@ -37,6 +38,12 @@ class Swarm:
         """Advance until `number` is open."""
         while self.owner.read_round() < number:
             self.owner.send("updateStageAndRound")
+
+
+def reward_of(coordinator: ContractCoordinator, round_number: int, peer: str) -> int | None:
+    """The reward submitted for the peer; None: nothing yet."""
+    [submitted], [reward] = coordinator._ask("getPeerRoundStageReward", round_number, STAGE, [peer])
+    return reward if submitted else None
 
 
 def fund(client: ChainClient, address: str) -> None:

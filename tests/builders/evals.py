@@ -5,7 +5,6 @@ import gzip
 import json
 import pickle
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,20 +110,7 @@ LIVECODEBENCH: Rows = [
 ]  # fmt: skip
 
 
-def _forces(problem: str, tests: Sequence[tuple[str, str]], kind: dict[str, str]) -> dict[str, Any]:
-    return {"problem": problem, "tests": json.dumps([{"input": a, "output": b} | kind for a, b in tests])}
-
-
-CODEFORCES: Rows = [
-    _forces("Print the sum of the numbers.", [("3\n1 2 3\n", "6\n"), ("1\n7\n", "7\n")], {}),
-    _forces("Print the largest number.", [("3\n1 9 3\n", "9")], {"type": "stdin_stdout"}),
-    _forces("YES when n is even.", [("2\n", "YES"), ("3\n", "NO")], {"testtype": "stdin"}),
-    _forces("Count the lines.", [("2\na\nb\n", "2")], {}),
-    _forces("Repeat the word n times.", [("ab 2\n", "abab")], {"type": "stdin_stdout"}),
-]
-
-
-SETS = {"humaneval": HUMANEVAL, "mbpp": MBPP, "livecodebench": LIVECODEBENCH, "codeforces": CODEFORCES}
+SETS = {"humaneval": HUMANEVAL, "mbpp": MBPP, "livecodebench": LIVECODEBENCH}
 
 RIGHT: dict[str, list[str]] = {
     "humaneval": [
@@ -142,19 +128,11 @@ RIGHT: dict[str, list[str]] = {
         "class Solution:\n    def mean(self, nums: List[int]) -> float:\n        return sum(nums) / len(nums)",
         "class Solution:\n    def same(self, s: str) -> bool:\n        return s == s[::-1]",
     ],
-    "codeforces": [
-        "input()\nprint(sum(map(int, input().split())))",
-        "import sys\nprint(max(map(int, sys.stdin.read().split()[1:])))",
-        "print('YES' if int(input()) % 2 == 0 else 'NO')",
-        "n = int(input())\nprint(n)",
-        "word, n = input().split()\nprint(word * int(n))",
-    ],
 }
 WRONG: dict[str, list[str]] = {
     "humaneval": [f"def {row['entry_point']}(x):\n    return x" for row in HUMANEVAL],
     "mbpp": [f"def {name}(*given):\n    return 'no'" for name in ("inc", "rev", "both", "sq", "top")],
     "livecodebench": ["print(4)", "print(input())", *("class Solution:\n    def f(self):\n        pass",) * 3],
-    "codeforces": ["print(6)", "print(1)", "print('YES')", "print(0)", "print(input())"],
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from codezero.code.canonical import canonical, stated_parameters
 from codezero.code.worker import StaticGuard
 from codezero.config import EvaluatorConfig
-from codezero.evaluator.canaries import Canary, CanaryKind
+from codezero.evaluator.calibration import Canary, CanaryKind
 from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.evidence import Auditor
 from codezero.evaluator.reliability import ReliabilityMonitor

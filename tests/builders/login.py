@@ -15,7 +15,7 @@ from fakes.authenticator import Authenticator
 
 from codezero.chain.wallet import KeystoreWallet, read_passphrase
 from codezero.login.guard import COOKIE, Routes
-from codezero.login.login import Accounts, Login
+from codezero.login.login import Login
 from codezero.login.server import Entry, build_app, serving
 from codezero.system.files import read_private
 
@@ -101,6 +101,12 @@ class Page:
     def post(self, path: str, body: object, **headers: str | None) -> Answer:
         return self.ask("POST", path, body, **headers)
 
+    def sign(self, fields: object) -> Answer:
+        """As a program of this machine has it signed."""
+        bearer = f"Bearer {self.token}"
+        transaction = {"transaction": fields}
+        return self.post("/api/sign-transaction", transaction, Origin=None, Sec_Fetch_Site=None, Authorization=bearer)
+
     def state(self) -> dict[str, Any]:
         return self.get("/api/session").json
 
@@ -128,22 +134,11 @@ class Page:
         return self.post("/api/login/passkey/verify", self.login_body(key) | changes)
 
 
-class NoAccount:
-    """The node has none before a claim."""
-
-    def adopt(self) -> bytes | None: ...
-
-    def adopted(self) -> None: ...
-
-
-NO_ACCOUNT = NoAccount()
-
-
 @contextlib.contextmanager
 def page(
     folder: Path,
     *routes: Routes,
-    accounts: Accounts = NO_ACCOUNT,
+    accounts: "ThrowAway | None" = None,
     clock: Clock | None = None,
     cookie: str = "",
     entry: Entry | None = None,
@@ -151,7 +146,8 @@ def page(
 ) -> Iterator[Page]:
     """A server on `folder`; the next one on the same folder is what a restart leaves."""
     codes, clock = list[str](), clock or Clock()
-    login = Login(folder, announce=codes.append, accounts=accounts, clock=clock, chain_id=lambda: 31337)
+    before: dict[str, Any] = {"adopt": accounts.adopt, "adopted": accounts.adopted} if accounts else {}
+    login = Login(folder, announce=codes.append, clock=clock, chain_id=lambda: 31337, **before)
     with in_thread(serving(build_app(login, *routes, origins=origins), 0, entry)) as (port, _):
         yield Page(port, login, codes, clock, cookie)
 

@@ -15,48 +15,30 @@ GOOD = "Sure:\n```python\ndef total(numbers):\n    # add them up\n    return sum
 BAD = "```python\ndef total(numbers):\n    for n in numbers:\n        return n\n```"
 
 
-def read_metrics(path: Path, budget: int | None = None) -> list[Metrics]:
-    """The rows, oldest first; of a file over `budget` bytes its beginning and its end."""
-    return [row for line in Tail(path, budget=budget).poll()[1] if (row := parse(line)) is not None]
+def read_metrics(path: Path) -> list[Metrics]:
+    """The rows, oldest first."""
+    return [row for line in Tail(path).poll()[1] if (row := parse(line)) is not None]
 
 
 def exam_row(iteration: int, average: float, *, n: int = 8, reach: float = 0.03) -> Metrics:
     return {
-        "iteration": iteration,
-        "round": iteration // 10,
-        f"eval/average_at_{n}": average,
-        f"eval/pass_at_{n}": min(1.0, average + 0.2),
-        "eval/ci_low": average - reach,
-        "eval/ci_high": average + reach,
-        "eval/pass_ci_low": average,
+        "iteration": iteration, "round": iteration // 10,
+        f"eval/average_at_{n}": average, "eval/ci_low": average - reach, "eval/ci_high": average + reach,
+        f"eval/pass_at_{n}": min(1.0, average + 0.2), "eval/pass_ci_low": average,
         "eval/pass_ci_high": min(1.0, average + 0.3),
-        "eval/source": "executed",
-        "eval/problems": 200,
-        "eval/unknown_share": 0.01,
-        "eval/level_1": min(1.0, average + 0.1),
-        "eval/level_5": max(0.0, average - 0.1),
-        "judge/believed": 0.61,
-        "judge/auroc": 0.98,
-        "judge/exam_within_auroc": 0.71,
-        "judge/exam_within_auroc_low": 0.64,
-        "judge/exam_within_auroc_high": 0.77,
-        "judge/exam_within_auroc_pairs": 695,
-        "judge/false_positive_share": 0.05,
-        "judge/false_negative_share": 0.04,
-    }
+        "eval/source": "executed", "eval/problems": 200, "eval/unknown_share": 0.01,
+        "eval/level_1": min(1.0, average + 0.1), "eval/level_5": max(0.0, average - 0.1),
+        "judge/believed": 0.61, "judge/auroc": 0.98, "judge/exam_within_auroc": 0.71,
+        "judge/exam_within_auroc_low": 0.64, "judge/exam_within_auroc_high": 0.77,
+        "judge/exam_within_auroc_pairs": 695, "judge/false_positive_share": 0.05, "judge/false_negative_share": 0.04,
+    }  # fmt: skip
 
 
 def row(iteration: int, reward: float | None = 0.5, **more: float) -> Metrics:
     measured: Metrics = {
-        "iteration": iteration,
-        "round": iteration // 10,
-        "seconds": 0.6,
-        "reward/mean": reward,
-        "difficulty/level": 3,
-        "swarm/peers": 2,
-        "swarm/external_share": 0.18,
-        "tokens/sampled_per_second": 12_345.6,
-    }
+        "iteration": iteration, "round": iteration // 10, "seconds": 0.6, "reward/mean": reward, "difficulty/level": 3,
+        "swarm/peers": 2, "swarm/external_share": 0.18, "tokens/sampled_per_second": 12_345.6,
+    }  # fmt: skip
     return measured | {key.replace("__", "/"): value for key, value in more.items()}
 
 

@@ -1,18 +1,17 @@
 """A trainer's side without a trainer: versions of the embedded solver, and little servers that follow them."""
 
-import os
-import sys
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import msgspec
 import torch
 
 from codezero.models.generation import Drawn, OwnLoop
 from codezero.models.load import LoadedModel, load_model, use_threads
 from codezero.nano import weights_directory
-from codezero.rollout.client import RolloutServer, RolloutServers, ServerProcess, requests, wait_until_up
+from codezero.rollout.build import start_servers
+from codezero.rollout.client import RolloutServer, RolloutServers, Sampling, requests
+from codezero.settings import compose
 from codezero.weights.versions import PolicyVersion, Publisher
 
 PROMPTS = [[5, 6, 7], [9] * 20, [300, 400], [11, 500, 13, 14]]
@@ -40,7 +39,7 @@ class VersionedPolicy:
 
     def draw(self, repeats: int = 4, most: int = 12, seed: int = 5) -> list[Drawn]:
         """As this process draws: each prompt by itself with the seed that its request has."""
-        asked = requests(len(PROMPTS), repeats, most, 1.0, seed, self.loaded.stop_ids)
+        asked = requests(len(PROMPTS), Sampling(repeats, most, 1.0, seed, [*self.loaded.stop_ids]))
         loop = OwnLoop(self.loaded)
         return [
             draw._replace(version=self.number)
@@ -49,24 +48,11 @@ class VersionedPolicy:
         ]
 
 
-def little_command(weights: str, port: int = 0, *, rows: int = 8, context: int = 64) -> list[str]:
-    settings = {"model": str(weights_directory("solver")), "weights": weights, "device": "cpu", "precision": "float32"}
-    settings |= {"port": port, "rows": rows, "context": context}
-    return [sys.executable, "-m", "codezero.rollout.little", msgspec.json.encode(settings).decode()]
-
-
 @contextmanager
-def little_servers(folder: Path, count: int, logs: Path) -> Generator[list[ServerProcess]]:
+def little_servers(folder: Path, count: int, logs: Path) -> Generator[list[RolloutServer]]:
+    words = [f"rollout.start={count}", "model.device=cpu", "model.precision=float32", f"run.logs={logs}"]
     with ExitStack() as stack:
-        logs.mkdir(exist_ok=True)
-        started = [
-            ServerProcess(lambda port: little_command(str(folder), port), os.environ, logs / f"rollout-{number}.log")
-            for number in range(count)
-        ]
-        for process in started:
-            stack.callback(process.close)
-        wait_until_up(started, lambda _: None)
-        yield started
+        yield start_servers(compose(words), str(folder), lambda _: None, stack)
 
 
 @contextmanager
@@ -74,7 +60,7 @@ def client_of(
     policy: VersionedPolicy, servers: Sequence[RolloutServer], patience: float = 60.0, max_requests: int = 8
 ) -> Generator[RolloutServers]:
     client = RolloutServers(
-        servers, vocabulary=768, stop_ids=policy.loaded.stop_ids, max_requests=max_requests, patience=patience
+        servers=servers, vocabulary=768, stop_ids=policy.loaded.stop_ids, max_requests=max_requests, patience=patience
     )
     try:
         yield client

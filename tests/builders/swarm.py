@@ -12,14 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from codezero.config import SwarmConfig
 from codezero.environment import Environment
 from codezero.environments.code import CodeEnvironment
-from codezero.swarm.hivemind_swarm import HivemindSwarm
+from codezero.swarm.base import HivemindSwarm
 from codezero.swarm.identity import Identity
+from codezero.swarm.network_status import FILE, NetworkStatus, replace_file
 from codezero.swarm.supervisor import NetworkProcess, network_settings
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict, problem_id
 
@@ -46,6 +48,10 @@ class Nodes:
     join: str  # The address of alice
     alice: HivemindSwarm
     bob: HivemindSwarm
+
+
+def write_status(folder: Path, status: NetworkStatus) -> None:
+    replace_file(folder / FILE, msgspec.json.encode(status))
 
 
 def problem(question: str = "Double it.", **change: Any) -> Problem:

@@ -14,8 +14,7 @@ from builders.chain import Swarm, found, fund
 from fakes.chaos_proxy import ChaosProxy
 from fakes.outbox_node import reward_of
 
-from codezero.chain.outbox import ChainOutbox, read_status
-from codezero.chain.provider import ChainClient
+from codezero.chain.outbox import read_status
 from codezero.chain.wallet import KeystoreWallet
 from codezero.errors import ChainError
 
@@ -88,30 +87,12 @@ def play(swarm: Swarm, folder: Path, peers: Sequence[str], rounds: int, kills: i
         return proxy.counts
 
 
-def outbox(swarm: Swarm, url: str, folder: Path, node: int) -> ChainOutbox:
-    coordinator = swarm.member(folder / ACCOUNTS[node], ChainClient([url], swarm.chain_id, seconds=5.0))
-    return ChainOutbox(folder / f"{PEERS[node]}.db", coordinator, PEERS[node], every=0.05, settle_seconds=0.0)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_every_point_counts_once_through_chaos(swarm: Swarm, tmp_path: Path) -> None:
-    with ChaosProxy(swarm.url, 1) as proxy:
-        boxes = [outbox(swarm, proxy.url, tmp_path, node) for node in range(len(PEERS))]
-        for number in range(2):
-            swarm.open_round(number)
-            for at, box in enumerate(boxes):
-                box.add(number, number, reward_of(number), PEERS[(at + 1) % len(PEERS)])
-        assert all(box.close(120) for box in boxes)
-    prove(swarm, tmp_path, PEERS, 2)
-    assert all(proxy.counts[what] for what in ("dropped before", "dropped after", "delayed", "lied", "passed"))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_every_point_counts_once_across_kills(swarm: Swarm, tmp_path: Path) -> None:
-    play(swarm, tmp_path, PEERS[:2], rounds=2, kills=1, seed=2)
-    prove(swarm, tmp_path, PEERS[:2], 2)
+def test_every_point_counts_once_through_chaos_and_across_kills(swarm: Swarm, tmp_path: Path) -> None:
+    counts = play(swarm, tmp_path, PEERS[:2], rounds=3, kills=1, seed=2)
+    prove(swarm, tmp_path, PEERS[:2], 3)
+    assert all(counts[what] for what in ("dropped before", "dropped after", "delayed", "lied", "passed"))
 
 
 @pytest.mark.long

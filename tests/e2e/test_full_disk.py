@@ -135,7 +135,7 @@ def test_who_asks_it_to_stop_meanwhile_is_told_that_it_is_not_saved(monkeypatch:
 
 
 def test_the_end_is_told_though_it_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    monitor = RunMonitor(folder=tmp_path / "run", view="off", identity=PEER, swarm_kind="local", facts={})
+    monitor = RunMonitor(folder=tmp_path / "run", view="off", identity=PEER, facts={"swarm": "local"})
     (tmp_path / "run").mkdir()
     monitor.started(0)
     monitor.observe(1, row(1), [])

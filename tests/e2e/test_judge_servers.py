@@ -27,7 +27,7 @@ from codezero.evaluator.types import Program
 from codezero.models.chat import encode_completions
 from codezero.nano import weights_directory
 from codezero.ops import doctor_network as network
-from codezero.ops.findings import CheckState
+from codezero.ops.doctor import CheckState
 
 PROGRAM = Program("Write a function f(x) that returns x.", "def f(x):\n    return x + 1")
 SERVING = ("fastapi", "uvicorn")

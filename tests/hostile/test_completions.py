@@ -36,7 +36,7 @@ def guard() -> Iterator[StaticGuard]:
 def evaluator(guard: StaticGuard) -> FrozenEvaluator:
     nano = load_model(str(weights_directory("judge")), device="cpu", role="judge")
     made = build_evaluator(AgreeingJudge(LikelihoodJudge(nano), guard), guard)
-    made.calibrate()
+    made.monitor.calibrated()
     return made
 
 

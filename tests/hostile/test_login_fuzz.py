@@ -18,17 +18,9 @@ from codezero.login.vault import Passkey
 
 ORIGIN, CHALLENGE, SALT = "http://localhost:3000", b"\x07" * 32, bytes(32)
 OPTIONS: Json = {"challenge": encode(CHALLENGE), "extensions": {"prf": {"eval": {"first": encode(SALT)}}}}
-PATHS = [
-    "/api/claim/passkey/options",
-    "/api/claim/passkey/verify",
-    "/api/claim/passphrase",
-    "/api/login/passkey/options",
-    "/api/login/passkey/verify",
-    "/api/login/passphrase",
-    "/api/logout",
-    "/api/session",
-    "/api/sign-transaction",
-]
+WAYS = ("passkey/options", "passkey/verify", "passphrase")
+PATHS = [f"/api/{what}/{way}" for what in ("claim", "login") for way in WAYS]
+PATHS += ["/api/logout", "/api/session", "/api/sign-transaction"]
 leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(max_size=64).map(encode)
 values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4))
 names = st.sampled_from(["code", "passphrase", "ticket", "credential", "prf", "lock", "transaction"])

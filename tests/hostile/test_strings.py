@@ -222,9 +222,7 @@ def test_rows_of_somebody_elses_file(planted: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "command", [["data", "check"], ["evaluate"], ["eval", "mbpp", "--file"], ["swarm", "join"], ["weights"]]
-)
+@pytest.mark.parametrize("command", [["data", "check"], ["evaluate"], ["eval", "mbpp", "--file"], ["swarm", "join"]])
 def test_a_file_of_somebody_else_whose_names_are_hostile(
     planted: Path, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:

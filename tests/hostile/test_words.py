@@ -15,7 +15,7 @@ from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.config import ExternalConfig, SolverConfig
 from codezero.environments.code import CodeEnvironment
-from codezero.evaluator.executed import ExecutedEvaluator
+from codezero.evaluator.evaluator import ExecutedEvaluator
 from codezero.models.generation import Sampler
 from codezero.models.load import load_model
 from codezero.nano import weights_directory

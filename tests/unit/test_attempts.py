@@ -12,9 +12,8 @@ import pytest
 from builders.models import problem
 
 from codezero.attempts import Ahead
-from codezero.config import NodeConfig
+from codezero.config import NodeConfig, RolloutConfig
 from codezero.config.learning import SolverConfig
-from codezero.config.training import RolloutConfig
 from codezero.errors import EvaluatorError, RolloutError
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Status, Verdict
 
@@ -68,10 +67,10 @@ class Policy:
 
 
 @contextmanager
-def ahead(policy: Any, stream: Stream, *, in_flight: int = 4, staleness: int = 4) -> Generator[Ahead]:
+def ahead(policy: Any, stream: Stream | None = None, *, in_flight: int = 4, staleness: int = 4) -> Generator[Ahead]:
     solver = SolverConfig(group_size=GROUP, problems_per_iteration=BATCH)
     config = NodeConfig(solver=solver, rollout=RolloutConfig(start=1, in_flight=in_flight, max_staleness=staleness))
-    harvest = Ahead(config, stream, policy, policy, lambda: policy.version, dict)  # pyright: ignore
+    harvest = Ahead(config, stream or Stream(), policy, policy, lambda: policy.version, dict)  # pyright: ignore
     try:
         yield harvest
     finally:
@@ -91,16 +90,14 @@ def take(harvest: Ahead, round_number: int = 1) -> list[ScoredGroup]:
 
 
 def test_a_batch_is_handed_out_and_others_are_drawn_meanwhile() -> None:
-    policy, stream = Policy(), Stream()
-    with ahead(policy, stream) as harvest:
+    with ahead(policy := Policy()) as harvest:
         assert len(take(harvest)) == BATCH
         until(lambda: len(policy.begun) == BATCH + 4)  # 2 are under way at once, and a batch of 2 waits
         assert harvest.metrics()["rollout/groups_ahead"] == 4
 
 
 def test_the_oldest_version_comes_first() -> None:
-    policy, stream = Policy(), Stream()
-    with ahead(policy, stream) as harvest:
+    with ahead(policy := Policy()) as harvest:
         take(harvest)
         until(lambda: len(policy.begun) == BATCH + 4)
         harvest._drawn.reverse()
@@ -110,8 +107,7 @@ def test_the_oldest_version_comes_first() -> None:
 
 @pytest.mark.parametrize("staleness", [0, 1, 2])
 def test_nothing_older_than_the_limit_is_ever_handed_out(staleness: int) -> None:
-    policy, stream = Policy(), Stream()
-    with ahead(policy, stream, staleness=staleness, in_flight=16) as harvest:
+    with ahead(policy := Policy(), staleness=staleness, in_flight=16) as harvest:
         for step in range(12):
             oldest = [min(draw.version or 0 for draw in group.group.completions) for group in take(harvest)]
             assert len(oldest) == BATCH and all(policy.version - each <= staleness for each in oldest)
@@ -120,23 +116,21 @@ def test_nothing_older_than_the_limit_is_ever_handed_out(staleness: int) -> None
 
 
 def test_without_staleness_nothing_is_drawn_before_it_is_asked_for() -> None:
-    policy, stream = Policy(), Stream()
-    with ahead(policy, stream, staleness=0, in_flight=16) as harvest:
+    with ahead(policy := Policy(), staleness=0, in_flight=16) as harvest:
         for step in range(1, 4):
             take(harvest)
             assert len(policy.begun) <= BATCH * (step + 1)
 
 
 def test_groups_that_teach_nothing_are_shown_and_replaced_up_to_the_solver_s_limit() -> None:
-    policy, stream = Policy(), Stream()
-    policy.flat = True
-    with ahead(policy, stream) as harvest:
+    with ahead(policy := Policy()) as harvest:
+        policy.flat = True
         assert len(take(harvest)) == 3 * BATCH
 
 
 def test_proposals_are_attempted_once() -> None:
-    policy, stream, offered = Policy(), Stream(), problem(77)
-    with ahead(policy, stream) as harvest:
+    offered = problem(77)
+    with ahead(policy := Policy()) as harvest:
         taken = [group.group.problem for part in harvest.take([offered], 1) for group in part]
         for _ in range(4):  # of one version, whatever is drawn first comes first
             taken += [group.group.problem for group in take(harvest)]
@@ -144,15 +138,13 @@ def test_proposals_are_attempted_once() -> None:
 
 
 def test_a_group_counts_in_the_round_in_which_it_is_learned_from() -> None:
-    policy, stream = Policy(), Stream()
-    with ahead(policy, stream) as harvest:
+    with ahead(Policy()) as harvest:
         take(harvest, 1)
         assert {group.group.round for group in take(harvest, 2)} == {2}
 
 
 def test_a_failing_group_costs_itself_and_all_failing_end_the_taking() -> None:
-    policy, stream = Policy(), Stream()
-    with ahead(policy, stream) as harvest:
+    with ahead(policy := Policy()) as harvest:
         take(harvest)
         until(lambda: all(future.done() for future in harvest._under_way))
         policy.failing = True
@@ -165,20 +157,17 @@ def test_a_failing_group_costs_itself_and_all_failing_end_the_taking() -> None:
 
 
 def test_a_judge_s_error_reaches_the_node() -> None:
-    policy, stream = Policy(), Stream()
-
     def silent(groups: Sequence[RolloutGroup]) -> list[ScoredGroup]:
         raise EvaluatorError("silent")
 
-    with ahead(policy, stream) as harvest:
+    with ahead(policy := Policy()) as harvest:
         policy.score = silent  # type: ignore[method-assign]
         with pytest.raises(EvaluatorError):
             take(harvest)
 
 
 def test_what_waits_survives_a_restart_and_what_was_under_way_is_drawn_again(tmp_path: Path) -> None:
-    policy, stream = Policy(), Stream()
-    with ahead(policy, stream, in_flight=8) as harvest:
+    with ahead(policy := Policy(), stream := Stream(), in_flight=8) as harvest:
         take(harvest)
         until(lambda: len(policy.begun) == BATCH + 6)
         until(lambda: all(future.done() for future in harvest._under_way))
@@ -186,8 +175,7 @@ def test_what_waits_survives_a_restart_and_what_was_under_way_is_drawn_again(tmp
         take(harvest)
         harvest.save(tmp_path)
         waiting = {*(group.problem.id for group in harvest._drawn), *(each.id for each in harvest._under_way.values())}
-    again, other = Policy(), Stream()
-    with ahead(again, other, in_flight=8) as harvest:
+    with ahead(Policy(), other := Stream(), in_flight=8) as harvest:
         harvest.load(tmp_path)
         assert other.given == stream.given
         seen = [group.group.problem.id for _ in range(5) for group in take(harvest)]
@@ -196,15 +184,13 @@ def test_what_waits_survives_a_restart_and_what_was_under_way_is_drawn_again(tmp
 
 def test_a_checkpoint_of_a_run_in_step_is_read(tmp_path: Path) -> None:
     Stream().save(tmp_path)
-    policy, stream = Policy(), Stream()
-    with ahead(policy, stream) as harvest:
+    with ahead(Policy()) as harvest:
         harvest.load(tmp_path)
         assert len(take(harvest)) == BATCH
 
 
 def test_restoring_forgets_what_a_lost_future_had_drawn(tmp_path: Path) -> None:
-    policy, stream = Policy(), Stream()
-    with ahead(policy, stream) as harvest:
+    with ahead(policy := Policy()) as harvest:
         harvest.save(tmp_path)
         policy.version = 9
         take(harvest)
@@ -214,15 +200,13 @@ def test_restoring_forgets_what_a_lost_future_had_drawn(tmp_path: Path) -> None:
 
 
 def test_closing_ends_its_threads() -> None:
-    policy, stream = Policy(), Stream()
-    with ahead(policy, stream) as harvest:
+    with ahead(Policy()) as harvest:
         take(harvest)
     assert not any(thread.name.startswith("rollout") for thread in threading.enumerate())
 
 
 def test_a_group_of_no_version_is_of_the_present_one() -> None:
-    policy, stream = Policy(), Stream()
-    with ahead(policy, stream) as harvest:
+    with ahead(policy := Policy()) as harvest:
         (group,) = policy.rollout([problem(1)], 1)
         unknown = dataclasses.replace(group, completions=(Completion("x", (1,), (-1.0,), True),))
         policy.version = 5

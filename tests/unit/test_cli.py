@@ -81,7 +81,7 @@ MISTAKES = [
     "data check not-there.jsonl", "data show not-there.jsonl", "swarm join broken.jsonl", "swarm up --nodes 0",
     "swarm up --nodes 1000", "swarm peers", "identity show", "identity import not-there",
     "wallet create chain.passphrase_file=not-there", "wallet import --key-file broken.jsonl",
-    "chain dev --data broken.jsonl", "weights not-there", "eval humaneval --file not-there.jsonl",
+    "chain dev --data broken.jsonl", "eval humaneval --file not-there.jsonl",
     "eval synthetic --checkpoint ./not-there", "eval synthetic --samples 0",
 ]  # fmt: skip
 

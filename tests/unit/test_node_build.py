@@ -44,7 +44,7 @@ def test_a_start_says_what_a_real_model_gets_in_place_of_its_problems(
     stand_ins = build_stream(config, CodeEnvironment(), "peer", Novelty(), str, lambda problem: True).stand_ins
     shown = capsys.readouterr().out
     assert line in shown and ("teach a real model little" in shown) == bool(line) == bool(stand_ins)
-    monitor = RunMonitor(folder=tmp_path, view="off", identity="peer", swarm_kind="local", facts={})
+    monitor = RunMonitor(folder=tmp_path, view="off", identity="peer", facts={"swarm": "local"})
     monitor.add_facts(stand_ins=stand_ins)
     monitor.started(0)
     assert json.loads((tmp_path / NODE_FILE).read_text())["stand_ins"] == stand_ins

@@ -32,33 +32,27 @@ def config(base: Path, name: str = "", *, seed: int = 0, solver: str = "nano", r
     return NodeConfig(seed=seed, run=run, model=ModelConfig(solver=solver))
 
 
+def begun(base: Path, name: str = "", **changed: Any) -> Path:
+    with open_run_folder(config(base, name, **changed)) as folder:
+        folder.record_start()
+    return folder.path
+
+
 def test_a_run_that_somebody_named_goes_on_under_its_name_alone(tmp_path: Path) -> None:
     for name in ("mine", "mine.before-2025-11-22_10-00-00", "2025-11-22_10-00-00.mine"):
-        with open_run_folder(config(tmp_path, name=name)) as named:
-            named.record_start()
-    with open_run_folder(config(tmp_path)) as bare:
-        bare.record_start()
-        assert AUTOMATIC.fullmatch(bare.path.name)
-    with open_run_folder(config(tmp_path, name="mine")) as mine:
-        mine.record_start()
-    with open_run_folder(config(tmp_path)) as again:
-        assert again.path == bare.path
+        begun(tmp_path, name)
+    bare = begun(tmp_path)
+    assert AUTOMATIC.fullmatch(bare.name) and begun(tmp_path, "mine") != bare == begun(tmp_path)
 
 
 def test_a_run_of_yesterday_that_nobody_named_is_taken_up(tmp_path: Path) -> None:
     for name in ("2025-11-22_10-00-00", "2025-11-22_10-00-00-2"):
-        with open_run_folder(config(tmp_path, name=name)) as folder:
-            folder.record_start()
-        with open_run_folder(config(tmp_path)) as newest:
-            assert newest.path.name == name
+        assert begun(tmp_path, name) == begun(tmp_path)
 
 
 @pytest.mark.parametrize("changed", [{"seed": 1}, {"resume": False}], ids=str)
 def test_other_choices_begin_another_run(tmp_path: Path, changed: dict[str, Any]) -> None:
-    with open_run_folder(config(tmp_path)) as first:
-        first.record_start()
-    with open_run_folder(config(tmp_path, **changed)) as other:
-        assert other.path != first.path
+    assert begun(tmp_path) != begun(tmp_path, **changed)
 
 
 def test_two_processes_never_share_a_folder(tmp_path: Path) -> None:
@@ -87,8 +81,7 @@ def test_a_lock_that_cannot_be_taken_is_one_line_with_the_way_out(
 
 
 def test_a_named_run_refuses_other_choices(tmp_path: Path) -> None:
-    with open_run_folder(config(tmp_path, name="mine")) as folder:
-        folder.record_start()
+    begun(tmp_path, "mine")
     with pytest.raises(ConfigError, match=r"seed=7, but .* was begun with 0"):
         open_run_folder(config(tmp_path, name="mine", seed=7))
 
@@ -103,9 +96,7 @@ def test_a_damaged_label_is_named(tmp_path: Path) -> None:
 def test_a_start_that_failed_binds_nobody_to_its_choices(tmp_path: Path) -> None:
     open_run_folder(config(tmp_path, name="mine")).release()
     assert not (tmp_path / "mine" / "run.json").exists()
-    with open_run_folder(config(tmp_path, name="mine", seed=7)) as folder:
-        folder.record_start()
-    assert '"seed": 7' in (tmp_path / "mine" / "run.json").read_text()
+    assert '"seed": 7' in (begun(tmp_path, "mine", seed=7) / "run.json").read_text()
 
 
 @pytest.mark.parametrize("name", ["a/b", "/tmp/x", "..", ".fork", "-x", "a\nb", "chain", "login", 130 * "x"])
@@ -177,8 +168,7 @@ def test_fresh_without_a_name_begins_another_run(tmp_path: Path, capsys: pytest.
     with begin(config(tmp_path), fresh=True) as folder:
         folder.record_start()
         assert folder.path != old and not folder.checkpoints.exists()
-    with begin(config(tmp_path)) as again:
-        assert again.path == folder.path  # the newest goes on by default
+    assert begun(tmp_path) == folder.path  # the newest goes on by default
     assert seen(old) == before and f"codezero: new run {folder.path.name}\n" in capsys.readouterr().out
 
 
@@ -215,8 +205,7 @@ def test_a_fork_without_a_name_is_the_newest_run(tmp_path: Path) -> None:
     with_checkpoints(tmp_path, "mine", 3)
     with begin(config(tmp_path), fork="mine") as folder:
         assert folder.path.name.startswith("20") and reached(folder) == 3
-    with begin(config(tmp_path)) as again:
-        assert again.path == folder.path
+    assert begun(tmp_path) == folder.path
 
 
 def test_a_fork_of_a_running_run_and_of_a_damaged_one(tmp_path: Path) -> None:

@@ -9,10 +9,8 @@ import pytest
 
 from codezero import settings as module
 from codezero.cli import main
-from codezero.config import NodeConfig
-from codezero.config.contradictions import PLUGIN_KEYS, SOURCE_KEYS, plugins_of
+from codezero.config import PLUGIN_KEYS, SOURCE_KEYS, NodeConfig, page_origins, plugins_of
 from codezero.config.learning import check_commas, named, source_weights
-from codezero.config.training import page_origins
 from codezero.errors import ConfigError
 from codezero.models.hardware import source_of
 from codezero.settings import CONFIGS, KINDS, LOCAL, MAX_BYTES, VARIABLE, as_yaml, compose, own_settings, trace, typed
@@ -274,6 +272,7 @@ def test_shipped_files_hold_values_of_settings_only(tmp_path: Path, monkeypatch:
         ("solver.group_size=2.5", "this is not a whole number"),
         ("solver.loss=ppo", "choose one of: dapo, custom"),
         ("solver=3", "solver=3"),
+        ("evaluator.questions=[guess]", "evaluator.questions has the unknown guess; choose some of: likelihood"),
         ("data.sources=[mbp]", "data.sources: mbp is unknown; choose some of: synthetic, mbpp"),
         ("data.sources=[mbpp:0]", "data.sources: mbpp:0 has no weight above 0"),
         ("data.sources=[mbpp,mbpp:2]", "data.sources: mbpp is named twice"),
@@ -378,4 +377,4 @@ def test_the_code_recipes_are_the_published_ones() -> None:
     config = compose(["recipe=code-single-full"])
     assert config.data.sources == ["deepcoder"] and config.answer.block == "last" and config.evals.temperature == 0.6
     assert (config.reward.test_seconds, config.reward.program_seconds, config.reward.workers) == (6, 100, 24)
-    assert [source.partition(":")[0] for source in config.evals.sources] == ["humaneval", "livecodebench", "codeforces"]
+    assert [source.partition(":")[0] for source in config.evals.sources] == ["humaneval", "livecodebench"]

@@ -10,12 +10,11 @@ their decisions open, and have to return the same there. What one of them does o
 import ast
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from random import Random
 from typing import Any
 
-from codezero.code.agreement.interpreter import CAUGHT, Budget, Interpreter
+from codezero.code.agreement.interpreter import CAUGHT, Interpreter
 from codezero.code.agreement.paths import BudgetSpent, Infeasible, NotUnderstood, Path
 from codezero.code.agreement.values import Number, Text, is_real, unknown
 from codezero.code.assertions import BOOL, INT, STR, Kind, element, is_list
@@ -37,10 +36,10 @@ def agree(code: str, other: str, entry: str, kinds: Sequence[Kind]) -> bool | No
     trees = [tree for text in (code, other) if MASKED not in text for tree, _ in [parse(text)] if tree is not None]
     if not kinds or len(trees) < 2:
         return None
-    pair, returned = _Pair(trees[0], trees[1], entry, kinds), False
-    for shape in _shapes(kinds, _lengths(trees)):
+    returned = False
+    for shape in _shapes(kinds, trees):
         try:
-            for answer in pair.answers(shape):
+            for answer in _answers(trees, entry, kinds, shape):
                 if answer is False:
                     return False
                 returned |= answer is True
@@ -54,37 +53,31 @@ def agree(code: str, other: str, entry: str, kinds: Sequence[Kind]) -> bool | No
     return returned or None
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    code: ast.Module
-    other: ast.Module
-    entry: str
-    kinds: Sequence[Kind]
+def _answers(trees: Sequence[ast.Module], entry: str, kinds: Sequence[Kind], shape: Shape) -> Iterator[bool | None]:
+    """Say for each path whether both return the same; None: the second raises. Raises NotUnderstood."""
+    is_long = max(shape, default=0) > LENGTHS[-1]
+    waiting, random, budget = [list[bool]()], Random(0), iter(range(MOST_STEPS[is_long]))
 
-    def answers(self, shape: Shape) -> Iterator[bool | None]:
-        """Say for each path whether both return the same; None: the other raises. Raises NotUnderstood."""
-        is_long = max(shape, default=0) > LENGTHS[-1]
-        waiting, random, budget = [list[bool]()], Random(0), Budget(MOST_STEPS[is_long])
-        for _ in range(MOST_PATHS[is_long]):
-            if not waiting:
-                return
-            path = Path(waiting.pop(random.randrange(len(waiting))))  # the first ones are alike
-            with contextlib.suppress(Infeasible):
-                expected = self._returned(self.other, path, shape, budget)
-                yield None if expected is None else _identical(self._returned(self.code, path, shape, budget), expected)
-            waiting += [[*path.decided[:place], False] for place in path.open]
-        raise BudgetSpent("too many paths")
-
-    def _returned(self, tree: ast.Module, path: Path, shape: Shape, budget: Budget) -> tuple[Any] | None:
+    def returned(tree: ast.Module, path: Path) -> tuple[Any] | None:
         """None: it raises an error."""
         lengths = iter(shape)
-        arguments = [_unknown(path, f"{place}", kind, lengths) for place, kind in enumerate(self.kinds)]
+        arguments = [_unknown(path, f"{place}", kind, lengths) for place, kind in enumerate(kinds)]
         try:
-            return (Interpreter(tree, path, budget).call(self.entry, arguments),)
+            return (Interpreter(tree, path, budget).call(entry, arguments),)
         except NotUnderstood:
             raise
         except CAUGHT:
             return None
+
+    for _ in range(MOST_PATHS[is_long]):
+        if not waiting:
+            return
+        path = Path(waiting.pop(random.randrange(len(waiting))))  # the first ones are alike
+        with contextlib.suppress(Infeasible):
+            expected = returned(trees[1], path)
+            yield None if expected is None else _identical(returned(trees[0], path), expected)
+        waiting += [[*path.decided[:place], False] for place in path.open]
+    raise BudgetSpent("too many paths")
 
 
 def _identical(first: Any, other: Any) -> bool:
@@ -100,18 +93,16 @@ def _identical(first: Any, other: Any) -> bool:
             return type(first) is type(other) and first == other
 
 
-def _lengths(trees: Sequence[ast.Module]) -> list[int]:
-    """The small ones, and those about numbers in the programs: where a slice or a comparison may change its mind."""
-    nodes = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    named = {node.value for node in nodes if isinstance(node.value, int)}
-    about = {length + more for length in named for more in (0, 1, 2)}
-    return sorted({*LENGTHS, *(length for length in about if LENGTHS[-1] < length <= MOST_LENGTH)})
-
-
-def _shapes(kinds: Sequence[Kind], lengths: Sequence[int]) -> Iterator[Shape]:
-    """Yield the length of each list or text among the arguments, shortest first."""
+def _shapes(kinds: Sequence[Kind], trees: Sequence[ast.Module]) -> Iterator[Shape]:
+    """Yield the length of each list or text among the arguments, shortest first: small ones, and of a single one those
+    about numbers in the programs, where a slice or a comparison may change its mind."""
     sized = sum(1 for kind in kinds if kind == STR or is_list(kind))
-    return iter(sorted(product(lengths, repeat=sized), key=sum)) if sized < 2 else product(LENGTHS[:3], repeat=sized)
+    if sized > 1:
+        return product(LENGTHS[:3], repeat=sized)
+    nodes = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    about = {node.value + more for node in nodes if isinstance(node.value, int) for more in (0, 1, 2)}
+    lengths = sorted({*LENGTHS, *(length for length in about if LENGTHS[-1] < length <= MOST_LENGTH)})
+    return iter(sorted(product(lengths, repeat=sized), key=sum))
 
 
 def _unknown(path: Path, name: str, kind: Kind, lengths: Iterator[int]) -> Any:

@@ -35,22 +35,11 @@ MOST_PLACES = 16  # of a list, where the place in it is not known
 End = ast.Break | ast.Continue | tuple[Any] | None  # a block returns this; None: it ends behind its last statement
 
 
-class Budget:
-    """Steps left for all paths of a shape."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def step(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise BudgetSpent("too long")
-
-
 class Interpreter:
-    """Raises NotUnderstood, and what the program itself raises."""
+    """`budget`: a step for each of its items, for all paths of a shape. Raises NotUnderstood, and what the program
+    itself raises."""
 
-    def __init__(self, tree: ast.Module, path: Path, budget: Budget) -> None:
+    def __init__(self, tree: ast.Module, path: Path, budget: Iterator[int]) -> None:
         self.budget, self.path, self.module = budget, path, Variables(None)
         self.names = library.NAMES | {"float": self._float}
         self.block(tree.body, self.module)
@@ -70,6 +59,10 @@ class Interpreter:
             raise NotUnderstood("what a call leaves to the next one")
         return result
 
+    def step(self) -> None:
+        if next(self.budget, None) is None:
+            raise BudgetSpent("too long")
+
     def _forget(self) -> None:
         for name in self._rebound:
             self.module.variables.pop(name, None)
@@ -77,7 +70,7 @@ class Interpreter:
     # ------------------------------------------------------------ expressions
 
     def value(self, node: ast.expr, scope: Variables) -> Any:
-        self.budget.step()
+        self.step()
         if type(node) not in EXPRESSIONS:
             raise NotUnderstood(type(node).__name__)
         return EXPRESSIONS[type(node)](self, node, scope)
@@ -155,7 +148,13 @@ class Interpreter:
 
     def part(self, node: ast.Subscript, scope: Variables) -> tuple[Any, Any]:
         """Return what has parts, and the place of one: that which an unknown number is on this path."""
-        owner, place = self.value(node.value, scope), self._place(node.slice, scope)
+        owner = self.value(node.value, scope)
+        if isinstance(node.slice, ast.Slice):
+            ends = (node.slice.lower, node.slice.upper, node.slice.step)
+            given = [None if end is None else self.value(end, scope) for end in ends]
+            place = slice(*(end if end is None else end.__index__() for end in given))
+        else:
+            place = self.value(node.slice, scope)
         if not isinstance(owner, list | tuple | Text | Table | range | deque):
             raise NotUnderstood("a part")
         if not isinstance(place, Number) or isinstance(owner, Table):
@@ -167,12 +166,6 @@ class Interpreter:
         if known is None:
             raise IndexError
         return owner, known
-
-    def _place(self, node: ast.expr, scope: Variables) -> Any:
-        if not isinstance(node, ast.Slice):
-            return self.value(node, scope)
-        ends = (None if end is None else self.value(end, scope) for end in (node.lower, node.upper, node.step))
-        return slice(*(end if end is None else end.__index__() for end in ends))
 
     def calling(self, node: ast.Call, scope: Variables) -> Any:
         function, args = self.value(node.func, scope), self.items(node.args, scope)
@@ -190,7 +183,7 @@ class Interpreter:
     def _looped(self, elt: ast.expr, loops: Sequence[ast.comprehension], scope: Variables, items: Any) -> Iterator[Any]:
         loop, *inner = loops
         for item in items:
-            self.budget.step()
+            self.step()
             self.assign(loop.target, item, scope)
             if all(self.value(test, scope) for test in loop.ifs):
                 if inner:
@@ -211,7 +204,7 @@ class Interpreter:
         return Function(args, body, scope, [self.value(default, scope) for default in args.defaults], self.called)
 
     def called(self, function: Function, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        self.budget.step()
+        self.step()
         names = names_in(*function.body)
         scope = Variables(function.scope, names.own)
         scope.outer, scope.variables = names.outer, function.bound(args, named)
@@ -230,7 +223,7 @@ class Interpreter:
 
     def block(self, statements: Sequence[ast.stmt], scope: Variables) -> End:
         for node in statements:
-            self.budget.step()
+            self.step()
             if type(node) not in STATEMENTS:
                 raise NotUnderstood(type(node).__name__)
             if (end := STATEMENTS[type(node)](self, node, scope)) is not None:
@@ -252,7 +245,7 @@ class Interpreter:
                 yield
         else:
             for item in self.value(loop.iter, scope):
-                self.budget.step()
+                self.step()
                 yield self.assign(loop.target, item, scope)
 
     def attempt(self, node: ast.Try, scope: Variables) -> End:
@@ -272,20 +265,18 @@ class Interpreter:
     def match(self, node: ast.Match, scope: Variables) -> End:
         subject = self.value(node.subject, scope)
         for case in node.cases:
-            if self._fits(case.pattern, subject, scope) and (case.guard is None or self.value(case.guard, scope)):
+            match case.pattern:
+                case ast.MatchValue(value=value):
+                    fits = subject == self.value(value, scope)
+                case ast.MatchAs(pattern=None, name=name):
+                    fits = True
+                    if name is not None:
+                        scope.assign(name, subject)
+                case _:
+                    raise NotUnderstood("a pattern")
+            if fits and (case.guard is None or self.value(case.guard, scope)):
                 return self.block(case.body, scope)
         return None
-
-    def _fits(self, pattern: ast.pattern, subject: Any, scope: Variables) -> bool:
-        match pattern:
-            case ast.MatchValue(value=value):
-                return subject == self.value(value, scope)
-            case ast.MatchAs(pattern=None, name=name):
-                if name is not None:
-                    scope.assign(name, subject)
-                return True
-            case _:
-                raise NotUnderstood("a pattern")
 
     def effect(self, node: ast.Expr, scope: Variables) -> None:
         if isinstance(node.value, ast.Yield) and node.value.value is not None:
@@ -326,20 +317,19 @@ class Interpreter:
         return result
 
     def augmented(self, node: ast.AugAssign, scope: Variables) -> None:
-        if isinstance(node.target, ast.Subscript):
-            owner, place = self.part(node.target, scope)
-            owner[place] = self._changed(owner[place], node.op, self.value(node.value, scope))
-        else:
-            before = self.value(node.target, scope)
-            self.assign(node.target, self._changed(before, node.op, self.value(node.value, scope)), scope)
-
-    def _changed(self, before: Any, op: ast.operator, added: Any) -> Any:
+        owner, place = self.part(node.target, scope) if isinstance(node.target, ast.Subscript) else (None, None)
+        before = self.value(node.target, scope) if owner is None else owner[place]
+        added = self.value(node.value, scope)
         if not isinstance(before, list | deque):
-            return self.operation(op, before, added)
-        if not isinstance(op, ast.Add):
+            before = self.operation(node.op, before, added)
+        elif isinstance(node.op, ast.Add):
+            before += added  # the list itself, whoever else has it
+        else:
             raise NotUnderstood("a list changed in place")
-        before += added  # the list itself, whoever else has it
-        return sized(before)
+        if owner is None:
+            self.assign(node.target, sized(before), scope)
+        else:
+            owner[place] = sized(before)
 
     def delete(self, node: ast.Delete, scope: Variables) -> None:
         for target in node.targets:

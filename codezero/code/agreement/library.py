@@ -61,16 +61,12 @@ class Variables:
         return self.around.peek(name)
 
     def assign(self, name: str, value: Any) -> None:
+        scope = self
         if name in self.outer and self.around is not None:
-            self.around.function().reassign(name, value)
-        else:
-            self.variables[name] = value
-
-    def reassign(self, name: str, value: Any) -> None:
-        if name in self.variables or self.around is None:
-            self.variables[name] = value
-        else:
-            self.around.function().reassign(name, value)
+            scope = self.around.function()
+            while name not in scope.variables and scope.around is not None:
+                scope = scope.around.function()
+        scope.variables[name] = value
 
     def function(self) -> "Variables":
         """The scope in which `:=` sets."""

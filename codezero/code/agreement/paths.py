@@ -8,9 +8,9 @@ input takes.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
+from typing import NamedTuple
 
 Atom = int  # an unknown, by its place in a path's list of them
 Monomial = tuple[Atom, ...]  # a product of unknowns, in order; the empty one is 1
@@ -93,8 +93,7 @@ class Infeasible(Exception):
     """No input takes this path."""
 
 
-@dataclass(frozen=True, slots=True)
-class Remainder:
+class Remainder(NamedTuple):
     """(base + constant) mod modulus, as an unknown."""
 
     base: Form
@@ -123,30 +122,27 @@ class FormBounds:
             before = [(first, 0.0), *((_opposite(node), gap) for node, gap in above)]
             after = [(last, 0.0), *self._least.get(last, {}).items()]
             for (start, gap), (end, rest) in product(before, after):
-                self._set(start, end, gap + least + rest)
-
-    def _set(self, left: Node, other: Node, least: float) -> None:
-        if least > self._difference(left, other):
-            self._least.setdefault(left, {})[other] = least
-            self._least.setdefault(_opposite(other), {})[_opposite(left)] = least
-            if left == _opposite(other):
-                self._bound(left, ZERO, math.ceil(least / 2))
+                if (total := gap + least + rest) > self._difference(start, end):
+                    self._least.setdefault(start, {})[end] = total
+                    self._least.setdefault(_opposite(end), {})[_opposite(start)] = total
+                    if start == _opposite(end):
+                        self._bound(start, ZERO, math.ceil(total / 2))
 
     def _difference(self, left: Node, other: Node) -> float:
         return math.inf if left == other else self._least.get(left, {}).get(other, -math.inf)
 
     def low(self, form: Form) -> float:
-        parts = sum(abs(factor) * self._low_of(monomial, 1 if factor > 0 else -1) for monomial, factor in form)
+        parts: float = 0
+        for monomial, factor in form:
+            node = monomial, 1 if factor > 0 else -1
+            is_square = factor > 0 and len(monomial) > 1 and all(monomial.count(atom) % 2 == 0 for atom in monomial)
+            least = max(self._difference(node, ZERO), 0 if is_square else -math.inf)
+            parts += abs(factor) * self._beyond((node,), least)
         pair = _as_difference(form)
         return self._beyond(form, max(parts, self._difference(*pair) if pair else self._forms.get(form, -math.inf)))
 
     def high(self, form: Form) -> float:
         return -self.low(negative(form))
-
-    def _low_of(self, monomial: Monomial, sign: int) -> float:
-        is_square = sign > 0 and len(monomial) > 1 and all(monomial.count(atom) % 2 == 0 for atom in monomial)
-        low = max(self._difference((monomial, sign), ZERO), 0 if is_square else -math.inf)
-        return self._beyond(((monomial, sign),), low)
 
     def _beyond(self, form: Form, low: float) -> float:
         while (form, low) in self.different:
@@ -191,7 +187,11 @@ class Path:
         """`terms`, whole for every input, modulo a positive number, as a polynomial of which one unknown may be new."""
         divisor = denominator(terms)
         modulus *= divisor
-        whole = self._congruent(scaled(terms, divisor), modulus)
+        congruent: Terms = {}
+        for monomial, value in scaled(terms, divisor).items():
+            inside = multiplied([self._inside(atom, modulus) for atom in monomial])
+            congruent = added(congruent, inside, value)
+        whole = {key: int(value) % modulus for key, value in congruent.items() if value % modulus}
         constant = whole.pop(UNIT, 0)
         if not whole:
             return of_constant(Fraction(constant, divisor))
@@ -206,14 +206,8 @@ class Path:
             return of_constant(Fraction(values.pop(), divisor))
         return scaled({(self.atom(Remainder(base, constant, modulus)),): 1}, Fraction(1, divisor))
 
-    def _congruent(self, terms: Terms, modulus: int) -> dict[Monomial, int]:
-        """The same modulo `modulus`: remainders inside by what they are remainders of, coefficients reduced."""
-        result: Terms = {}
-        for monomial, value in terms.items():
-            result = added(result, multiplied([self._inside(atom, modulus) for atom in monomial]), value)
-        return {key: int(value) % modulus for key, value in result.items() if value % modulus}
-
     def _inside(self, atom: Atom, modulus: int) -> Terms:
+        """What is the same modulo `modulus`: of a remainder what it is a remainder of."""
         inner = self._atoms[atom]
         if not isinstance(inner, Remainder) or inner.modulus % modulus:
             return {(atom,): 1}

@@ -8,7 +8,7 @@ can do is NotUnderstood or an AttributeError.
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from fractions import Fraction
-from functools import total_ordering
+from functools import partialmethod, total_ordering
 from typing import Any, NoReturn
 
 from codezero.code.agreement import paths
@@ -131,18 +131,6 @@ class Number:
         terms = _terms(other)  # None: also of an infinity
         return terms is not None and self.path.is_zero(paths.added(self.terms, terms, -1))
 
-    def __lt__(self, other: Any) -> bool:
-        return self._below(other, 1, strict=True)
-
-    def __le__(self, other: Any) -> bool:
-        return self._below(other, 1, strict=False)
-
-    def __gt__(self, other: Any) -> bool:
-        return self._below(other, -1, strict=True)
-
-    def __ge__(self, other: Any) -> bool:
-        return self._below(other, -1, strict=False)
-
     def _below(self, other: Any, sign: int, *, strict: bool) -> bool:
         """Decide sign * (other - self) > 0, or >= 0 where that is not strict."""
         if isinstance(other, float):
@@ -152,6 +140,9 @@ class Number:
         gap = paths.added(terms, self.terms, -1)
         whole = paths.scaled(gap, sign * paths.denominator(gap))
         return self.path.at_least_zero(paths.added(whole, ONES, -1) if strict else whole)
+
+    __lt__, __le__ = partialmethod(_below, sign=1, strict=True), partialmethod(_below, sign=1, strict=False)
+    __gt__, __ge__ = partialmethod(_below, sign=-1, strict=True), partialmethod(_below, sign=-1, strict=False)
 
     def _number(self, terms: Terms, other: Any) -> Any:
         return Number(self.path, terms, real=True) if self.real or is_real(other) else _plain(self.path, terms)

@@ -45,18 +45,13 @@ def sample_spec(random: Random, level: int) -> Spec:
     kind = KINDS[name]
     while True:
         ops = tuple(_draw(slot, random.choice(slot.names), random) for slot in kind.slots)
-        if _may_stand_together(kind, ops):
+        alike = kind.differ and (ops[-1].name == ops[-2].name if kind.differ == "name" else ops[-1] == ops[-2])
+        if not alike:
             return Spec(name, ops)
 
 
 def _draw(slot: Slot, name: str, random: Random) -> Op:
     return Op(name, random.choice(slot.family[name].constants))
-
-
-def _may_stand_together(kind: ProgramKind, ops: tuple[Op, ...]) -> bool:
-    if kind.differ == "name":
-        return ops[-1].name != ops[-2].name
-    return not kind.differ or ops[-1] != ops[-2]
 
 
 def signature(spec: Spec) -> str:
@@ -186,17 +181,14 @@ def _lexicon(kind_name: str, index: int) -> dict[str, Op]:
 @functools.cache
 def _patterns(arguments: str) -> list[tuple[str, re.Pattern[str]]]:
     """(kind, pattern with a group `slotN` for each slot) for every wording of a kind with these arguments."""
-    kinds = [(name, kind.phrases) for name, kind in KINDS.items() if kind.arguments == arguments]
-    return [(name, re.compile(_pattern(name, phrase))) for name, phrases in kinds for phrase in phrases]
-
-
-def _pattern(kind_name: str, phrase: str) -> str:
-    groups = [
-        f"(?P<slot{index}>{'|'.join(map(re.escape, _lexicon(kind_name, index)))})"
-        for index in range(len(KINDS[kind_name].slots))
-    ]
-    literal = re.split(r"\{(\d)\}", phrase)
-    return "".join(groups[int(part)] if place % 2 else re.escape(part) for place, part in enumerate(literal))
+    patterns: list[tuple[str, re.Pattern[str]]] = []
+    for name, kind in KINDS.items():
+        for phrase in kind.phrases if kind.arguments == arguments else ():
+            groups = [f"(?P<slot{at}>{'|'.join(map(re.escape, _lexicon(name, at)))})" for at in range(len(kind.slots))]
+            literal = enumerate(re.split(r"\{(\d)\}", phrase))
+            pattern = "".join(groups[int(part)] if place % 2 else re.escape(part) for place, part in literal)
+            patterns.append((name, re.compile(pattern)))
+    return patterns
 
 
 _VERBS = (
@@ -210,7 +202,6 @@ _NOUNS = (
 _RIVALS = 5  # mutants the tests are chosen against
 
 Inputs = tuple[Any, ...]
-Draw = Callable[[str, Random], Inputs]  # of inputs for the parameters, as a Spec names them
 Case = tuple[Inputs, Any]  # (arguments, expected value)
 
 

@@ -10,7 +10,7 @@ from judge_cost import say
 from codezero.commands.evaluate import read_groups
 from codezero.config.judging import QUESTIONS
 from codezero.models.generation import Sampler
-from codezero.ops.attempts import Wanted, problems_of
+from codezero.ops.judge import Wanted, problems_of
 
 LITTLE = ["--json", "--samples", "4"]
 

@@ -16,7 +16,7 @@ from web3.exceptions import BlockNotFound, ContractCustomError, ContractLogicErr
 from codezero.chain.devchain import FAUCET_KEY
 from codezero.chain.devchain_process import DevChainHandle
 from codezero.chain.devchain_server import serve
-from codezero.errors import ChainError, ConfigError
+from codezero.errors import ConfigError
 
 ETHER = 10**18
 
@@ -147,17 +147,14 @@ def test_the_same_transaction_twice_is_one_transaction(sender: Sender, tiny: str
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"nonce": 0}, "nonce too low"),
-        ({"nonce": 10**6}, "nonce too high"),
+        ({"nonce": 0}, "nonce too low"), ({"nonce": 10**6}, "nonce too high"), ({"chainId": 1}, "invalid chain id"),
         ({"value": 10**30}, "insufficient funds for gas \\* price \\+ value"),
         ({"maxFeePerGas": 10, "maxPriorityFeePerGas": 1}, "max fee per gas less than block base fee"),
         ({"maxFeePerGas": GWEI, "maxPriorityFeePerGas": 2 * GWEI}, "priority fee per gas higher"),
-        ({"gas": 20_000}, "intrinsic gas too low"),
+        ({"gas": 20_000}, "intrinsic gas too low"), ({"data": b"\1" * 100, "gas": 22_000}, "intrinsic gas too low"),
         ({"gas": 10**9}, "exceeds block gas limit"),
-        ({"chainId": 1}, "invalid chain id"),
-        ({"data": b"\1" * 100, "gas": 22_000}, "intrinsic gas too low"),
     ],
-)
+)  # fmt: skip
 def test_a_transaction_that_cannot_be_is_refused_in_known_words(
     sender: Sender, change: dict[str, Any], message: str
 ) -> None:
@@ -246,10 +243,10 @@ def test_nobody_can_cheat(client: Client, method: str) -> None:
     assert failure.value.code == -32601
 
 
-def test_eight_processes_write_at_once(client: Client, tiny: str) -> None:
+def test_eight_write_at_once(client: Client, tiny: str) -> None:
     senders = [Sender(client) for _ in range(8)]
     batches = [[sender.sign(tiny, WRITE + argument(nonce), nonce=nonce) for nonce in range(10)] for sender in senders]
-    hashes = tiny_chain.written(tiny_chain.write_in_parallel(client, batches))
+    hashes = [tx_hash for each in tiny_chain.write_in_parallel(client, batches) for tx_hash in each.result()]
     receipts = [client.ask("eth_getTransactionReceipt", tx_hash) for tx_hash in hashes]
     assert len(set(hashes)) == 80 == len({receipt["blockNumber"] for receipt in receipts})
 
@@ -268,13 +265,12 @@ def test_an_id_can_be_chosen_once(tmp_path: Path) -> None:
         assert chain.chain_id == 4242
         with pytest.raises(ConfigError, match="has the id 4242, not 7"):
             DevChainHandle(tmp_path, chain_id=7)
-    with pytest.raises(ChainError, match="has the id 4242, not 7"):
+    with pytest.raises(ConfigError, match="has the id 4242, not 7"):
         DevChainHandle(tmp_path, chain_id=7)
     with DevChainHandle(tmp_path) as chain:
         assert chain.chain_id == 4242
 
 
-@pytest.mark.parametrize("bad", [{"port": 70000}, {"chain_id": 0}, {"chain_id": 2**60}])
-def test_bad_settings_are_named(tmp_path: Path, bad: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(bad))):
-        serve(tmp_path, lambda _: None, **bad)
+def test_a_bad_port_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="port=70000 is out of bounds"):
+        serve(tmp_path, lambda _: None, port=70000)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.chain import Swarm, found
+from builders.chain import Swarm, found, reward_of
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -35,28 +35,22 @@ def gateway(swarm: Swarm, tmp_path_factory: pytest.TempPathFactory) -> ChainGate
     return ChainGateway([swarm.url], [swarm.contract], file)
 
 
-def newcomer(swarm: Swarm, gateway: ChainGateway) -> ChainClient:
-    return ChainClient([ADDRESS], swarm.chain_id, seconds=60.0, ask=lambda _, body, __: gateway.answer(body))
-
-
 def ask(gateway: ChainGateway, method: object, params: object, **more: object) -> dict[str, Any]:
     request = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params, **more}
     return json.loads(gateway.answer(json.dumps(request).encode()))
 
 
-def test_nothing_asks_for_the_invitation(gateway: ChainGateway) -> None:
-    assert gateway.answer(b"") == b"the invitation"
-
-
-def test_a_node_does_all_that_it_has_to_through_the_gateway(
+def test_a_newcomer_gets_the_invitation_and_a_node_does_all_that_it_has_to(
     swarm: Swarm, gateway: ChainGateway, tmp_path: Path
 ) -> None:
-    client, wallet = newcomer(swarm, gateway), KeystoreWallet.ephemeral(tmp_path / "wallet.json")
+    assert gateway.answer(b"") == b"the invitation"
+    client = ChainClient([ADDRESS], swarm.chain_id, seconds=60.0, ask=lambda _, body, __: gateway.answer(body))
+    wallet = KeystoreWallet.ephemeral(tmp_path / "wallet.json")
     fund(client, wallet.address)
     node = ContractCoordinator(client, swarm.contract, Sender(client, wallet))
     node.register("QmNewcomer")
     node.send("submitReward", 0, 0, 5, "QmNewcomer")
-    assert (node.reward_of(0, "QmNewcomer"), node.owners(["QmNewcomer"])) == (5, {"QmNewcomer": wallet.address})
+    assert (reward_of(node, 0, "QmNewcomer"), node.owners(["QmNewcomer"])) == (5, {"QmNewcomer": wallet.address})
     events = [event["event"] for page in node.history(0, ["PeerRegistered"]) for event in page.events]
     assert events == ["PeerRegistered"] and node.read_round() == swarm.owner.read_round()
     with pytest.raises(ContractError, match="already registered"):

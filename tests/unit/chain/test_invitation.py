@@ -3,7 +3,6 @@
 And the code: one short word that says where the founder is and what to believe; a slip of the pen is no other code.
 """
 
-import re
 from pathlib import Path
 
 import base58
@@ -58,26 +57,6 @@ def test_what_was_signed_is_what_is_read_and_never_overwritten(tmp_path: Path, i
         write_invitation(tmp_path / "swarm.toml", invitation)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("codezero-test", "codezero-evil"),
-        ("203.0.113.5", "203.0.113.6"),
-        ("127.0.0.1:8545", "127.0.0.1:8546"),
-        (40 * "a", 40 * "b"),
-        ('"nano"', '"other"'),
-        ("= 60.0", "= 61.0"),
-    ],
-)
-def test_any_field_that_is_changed_is_noticed(tmp_path: Path, invitation: Invitation, before: str, after: str) -> None:
-    path = tmp_path / "swarm.toml"
-    write_invitation(path, invitation)
-    assert before in path.read_text()
-    path.write_text(path.read_text().replace(before, after))
-    with pytest.raises(InviteError, match="ask the founder"):
-        read_invitation(path)
-
-
 def test_anothers_signature_or_one_that_is_none_is_refused(invitation: Invitation, tmp_path: Path) -> None:
     mallory = KeystoreWallet.ephemeral(tmp_path / "mallory.json")
     with pytest.raises(InviteError, match="another account"):
@@ -88,26 +67,33 @@ def test_anothers_signature_or_one_that_is_none_is_refused(invitation: Invitatio
 
 
 @pytest.mark.parametrize(
-    ("pattern", "broken"),
+    ("before", "after", "words"),
     [
-        (r"version = 1", "version = 2"),
-        (r"protocol = 1", "protocol = -1"),
-        (r"http://127.0.0.1:8545", "file:///etc/passwd"),
-        (r"/p2p/Qm\w+", "/p2p/../../x"),
-        (r'name = "codezero-test"', 'name = "a/b"'),
-        (r"round_seconds = 60.0", "round_seconds = 0.0"),
-        (r"\[judge\]", "[judge]\nextra = 1"),
-        (r"round_seconds = 60.0", "round_seconds = 60.0\nblock = -1"),
-        (r"round_seconds = 60.0", "round_seconds = 60.0\nblock = '${oc.env:HOME}'"),
+        *(
+            (before, after, "ask the founder")
+            for before, after in {
+                "codezero-test": "codezero-evil", "203.0.113.5": "203.0.113.6", "127.0.0.1:8545": "127.0.0.1:8546",
+                40 * "a": 40 * "b", '"nano"': '"other"', "= 60.0": "= 61.0",
+            }.items()
+        ),
+        *(
+            (before, after, "is no invitation")
+            for before, after in {
+                "version = 1": "version = 2", "protocol = 1": "protocol = -1", "http://127": "file://127",
+                f"/p2p/{PEER}": "/p2p/../../x", '"codezero-test"': '"a/b"', "= 60.0": "= 0.0",
+                "[judge]": "[judge]\nextra = 1", "60.0": "60.0\nblock = -1", "= 60": "= 60\nblock = '${oc.env:H}'\nx",
+            }.items()
+        ),
     ],
-)
-def test_fields_out_of_bounds_are_named(tmp_path: Path, invitation: Invitation, pattern: str, broken: str) -> None:
+)  # fmt: skip
+def test_any_field_that_is_changed_is_noticed_and_one_out_of_bounds_named(
+    tmp_path: Path, invitation: Invitation, before: str, after: str, words: str
+) -> None:
     path = tmp_path / "swarm.toml"
     write_invitation(path, invitation)
-    text = re.sub(pattern, lambda _: broken, path.read_text())
-    assert text != path.read_text()
-    path.write_text(text)
-    with pytest.raises(InviteError, match="is no invitation"):
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, after))
+    with pytest.raises(InviteError, match=words):
         read_invitation(path)
 
 

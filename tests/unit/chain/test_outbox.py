@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from builders.anvil import BACKENDS
-from builders.chain import Swarm, found
+from builders.chain import Swarm, found, reward_of
 from eth_utils import to_checksum_address
 from hexbytes import HexBytes
 
@@ -56,7 +56,7 @@ def test_a_round_is_its_mean_and_its_most_frequent_vote(tmp_path: Path, member: 
         box.add(number, 0, reward, vote)
     box.add(4, 1, 0.0, None)
     status = until(tmp_path / "outbox.db", accepted=2)
-    assert (member.reward_of(0, "QmMean"), member._ask("getVoterVotes", 0, "QmMean")) == (500, ["QmB"])
+    assert (reward_of(member, 0, "QmMean"), member._ask("getVoterVotes", 0, "QmMean")) == (500, ["QmB"])
     assert status.last is not None and status.last.round == 0 and status.last.hash.startswith("0x")
     assert box.close(60)
 
@@ -73,14 +73,14 @@ def test_an_iteration_counts_once_however_often_it_is_repeated(tmp_path: Path, m
             assert store.collecting() == [[0], [1], [1, 2]][life]
     assert points == [(5, 1, 0.25, "Qm1"), (6, 2, 0.5, "Qm2")]
     box = outbox(tmp_path, member, "QmRepeats")
-    assert box.close(60) and member.reward_of(0, "QmRepeats") == 62  # (0.25 + 3 * 0.0) / 4
+    assert box.close(60) and reward_of(member, 0, "QmRepeats") == 62  # (0.25 + 3 * 0.0) / 4
 
 
 def test_nobody_votes_for_themselves(tmp_path: Path, member: ContractCoordinator) -> None:
     box = outbox(tmp_path, member, "QmSelf")
     box.add(1, 0, 0.5, "QmSelf")
     assert box.close(60)
-    assert (member.reward_of(0, "QmSelf"), member._ask("getVoterVotes", 0, "QmSelf")) == (500, [])
+    assert (reward_of(member, 0, "QmSelf"), member._ask("getVoterVotes", 0, "QmSelf")) == (500, [])
 
 
 def test_an_open_round_waits_for_its_end(tmp_path: Path, swarm: Swarm, member: ContractCoordinator) -> None:
@@ -89,9 +89,9 @@ def test_an_open_round_waits_for_its_end(tmp_path: Path, swarm: Swarm, member: C
     box.add(1, current, 0.5, None)
     box.add(2, current - 1, 0.5, None)
     until(tmp_path / "outbox.db", accepted=1, collecting=1)
-    assert member.reward_of(current, "QmOpen") is None
+    assert reward_of(member, current, "QmOpen") is None
     assert box.close(60)
-    assert member.reward_of(current, "QmOpen") == 500
+    assert reward_of(member, current, "QmOpen") == 500
 
 
 def test_an_open_round_is_submitted_after_its_time(tmp_path: Path, swarm: Swarm, member: ContractCoordinator) -> None:
@@ -99,7 +99,7 @@ def test_an_open_round_is_submitted_after_its_time(tmp_path: Path, swarm: Swarm,
     box = outbox(tmp_path, member, "QmTimed", submit_after=0.0)
     box.add(1, current, 0.5, None)
     until(tmp_path / "outbox.db", accepted=1)
-    assert member.reward_of(current, "QmTimed") == 500
+    assert reward_of(member, current, "QmTimed") == 500
     box.close(60)
 
 
@@ -109,7 +109,7 @@ def test_late_points_count_in_the_next_round(tmp_path: Path, member: ContractCoo
     until(tmp_path / "outbox.db", accepted=1)
     box.add(2, 0, 1.0, None)
     until(tmp_path / "outbox.db", accepted=2)
-    assert (member.reward_of(0, "QmLate"), member.reward_of(1, "QmLate")) == (500, 1000)
+    assert (reward_of(member, 0, "QmLate"), reward_of(member, 1, "QmLate")) == (500, 1000)
     box.close(60)
 
 
@@ -128,7 +128,7 @@ def test_a_last_round_is_noticed_and_said_until_another_opens(
     while read_status(box.path).problem:
         time.sleep(0.05)
     assert box.close(60)
-    assert (member.reward_of(current, "QmLast"), member.reward_of(current + 1, "QmLast")) == (250, 250)
+    assert (reward_of(member, current, "QmLast"), reward_of(member, current + 1, "QmLast")) == (250, 250)
 
 
 @pytest.mark.slow
@@ -244,7 +244,7 @@ def test_the_wall_clock_decides_nothing(
         box.add(number, number, 0.5, "QmA")
     assert box.close(60)
     assert box.close(60)
-    assert [member.reward_of(number, "QmClock") for number in range(3)] == [500, 500, 500]
+    assert [reward_of(member, number, "QmClock") for number in range(3)] == [500, 500, 500]
 
 
 # ---- one transaction, at most once
@@ -264,7 +264,7 @@ def test_a_killed_process_leaves_one_transaction_under_its_nonce(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Sender, "_send", die)
         member.send("submitReward", 0, 0, 1, "QmBytes")
-    assert member.reward_of(0, "QmBytes") is None
+    assert reward_of(member, 0, "QmBytes") is None
     member.send("submitReward", 0, 0, 1, "QmBytes")
     account = to_checksum_address(member.account)
     count = swarm.client.eth.get_transaction_count(account)

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.chain.base import Coordinator, Outbox
+from codezero.chain.build import SHORTEST, Registry, StageManager
 from codezero.chain.contract import Sender, own_contracts
-from codezero.chain.provider import ChainClient
 from codezero.chain.rounds import ClockCoordinator, NoOutbox
-from codezero.chain.upkeep import SHORTEST, Registry, StageManager
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import ChainConfig
 from codezero.errors import ChainError
@@ -137,7 +136,6 @@ def test_the_leaderboard_of_a_chain_that_is_silent_says_so(tmp_path: Path) -> No
     )
     with pytest.raises(ChainError, match=r"127\.0\.0\.1:9"):
         read_board(config, tmp_path, lambda _share: None)
-    assert ChainClient(["http://127.0.0.1:9"], 5).urls == ["http://127.0.0.1:9"]
 
 
 # ---- rounds without a chain

@@ -189,17 +189,9 @@ def test_fencing_is_undone(code: str):
 
 
 OTHER_FORMS = {
-    "no tag",
-    "python3",
-    "tildes",
-    "example in a second block",
-    "tests in a second block",
-    "a session in a second block",
-    "a draft before it",
-    "the same twice",
-    "helpers in an earlier block",
-    "bare code",
-}
+    "no tag", "python3", "tildes", "example in a second block", "tests in a second block",
+    "helpers in an earlier block", "a session in a second block", "a draft before it", "the same twice", "bare code",
+}  # fmt: skip
 """Dresses that are not one ```python block."""
 
 

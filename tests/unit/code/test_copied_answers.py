@@ -53,57 +53,34 @@ HONEST = {
     "month numbers": (table(str({name: at for at, name in enumerate(MONTHS, 1)})), ("'March'", "3"), ("'June'", "6")),
     "month names": (table(str(dict(enumerate(MONTHS, 1)))), ("3", "'March'"), ("12", "'December'"), ("7", "'July'")),
     "number words": (table(str(dict(enumerate(WORDS)))), ("3", "'three'"), ("7", "'seven'"), ("9", "'nine'")),
-    "words of five numbers": (
-        table(str(dict(enumerate(WORDS)))),
-        *((str(at), repr(WORDS[at])) for at in (3, 4, 5, 7, 9)),
-    ),
+    "words of five numbers": (table(str(dict(enumerate(WORDS)))),
+        *((str(at), repr(WORDS[at])) for at in (3, 4, 5, 7, 9))),
     "numbers of words": (table(str({word: at for at, word in enumerate(WORDS)})), ("'three'", "3"), ("'nine'", "9")),
     "week days": (table(str(dict(enumerate(WEEK, 1)))), ("3", "'Wednesday'"), ("7", "'Sunday'"), ("5", "'Friday'")),
     "week days by match": (CASES, ("3", "'Wednesday'"), ("7", "'Sunday'"), ("5", "'Friday'")),
     "numerals": (table(str(ROMAN)), ("'X'", "10"), ("'L'", "50"), ("'C'", "100")),
     "numerals as pairs": (
         f"def f(x):\n    for a, b in {[(v, k) for k, v in ROMAN.items()]}:\n        if a == x:\n            return b",
-        ("10", "'X'"),
-        ("50", "'L'"),
-        ("1000", "'M'"),
-    ),
-    "numerals as two lists": (
-        f"A = {list(ROMAN)}\nB = {list(ROMAN.values())}\ndef f(x):\n    return B[A.index(x)]",
-        ("'X'", "10"),
-        ("'L'", "50"),
-        ("'C'", "100"),
-    ),
+        ("10", "'X'"), ("50", "'L'"), ("1000", "'M'")),
+    "numerals as two lists": (f"A = {list(ROMAN)}\nB = {list(ROMAN.values())}\ndef f(x):\n    return B[A.index(x)]",
+        ("'X'", "10"), ("'L'", "50"), ("'C'", "100")),
     "keypad": (table(str(KEYS)), ("'2'", "'abc'"), ("'7'", "'pqrs'"), ("'9'", "'wxyz'")),
-    "letters of a keypad": (
-        table(str({key: list(letters) for key, letters in KEYS.items()})),
-        ("'2'", "['a', 'b', 'c']"),
-        ("'3'", "['d', 'e', 'f']"),
-    ),
+    "letters of a keypad": (table(str({key: list(letters) for key, letters in KEYS.items()})),
+        ("'2'", "['a', 'b', 'c']"), ("'3'", "['d', 'e', 'f']")),
     "Morse code": (table(str(MORSE)), ("'b'", "'-...'"), ("'g'", "'--.'"), ("'c'", "'-.-.'")),
     "elements": (table(str(ELEMENTS)), ("'He'", "'helium'"), ("'Li'", "'lithium'"), ("'B'", "'boron'")),
     "primes": (f"P = {PRIMES}\ndef f(n):\n    return P[n - 1]", ("3", "5"), ("5", "11"), ("7", "17")),
-    "the next prime": (
-        f"def f(n):\n    return min(p for p in {PRIMES} if p > n)",
-        ("3", "5"),
-        ("7", "11"),
-        ("13", "17"),
-    ),
+    "the next prime": (f"def f(n):\n    return min(p for p in {PRIMES} if p > n)", ("3", "5"), ("7", "11"),
+        ("13", "17")),
     "colours": (table(str(COLOURS)), ("'red'", "'#ff0000'"), ("'white'", "'#ffffff'")),
-    "a zodiac": (
-        f"Z = {ZODIAC}\ndef f(y):\n    return Z[(y - 4) % 12]",
-        ("1997", "'Ox'"),
-        ("1998", "'Tiger'"),
-        ("1994", "'Dog'"),
-    ),
-    "planets": (
-        f"P = {PLANETS}\ndef f(a, b):\n    return P[P.index(a) + 1:P.index(b)]",
-        ("'Venus', 'Mars'", "['Earth']"),
-        ("'Earth', 'Saturn'", "['Mars', 'Jupiter']"),
-    ),
+    "a zodiac": (f"Z = {ZODIAC}\ndef f(y):\n    return Z[(y - 4) % 12]", ("1997", "'Ox'"), ("1998", "'Tiger'"),
+        ("1994", "'Dog'")),
+    "planets": (f"P = {PLANETS}\ndef f(a, b):\n    return P[P.index(a) + 1:P.index(b)]",
+        ("'Venus', 'Mars'", "['Earth']"), ("'Earth', 'Saturn'", "['Mars', 'Jupiter']")),
     "squares": (table(str(SQUARES)), ("3", "9"), ("5", "25"), ("11", "121")),
     "seasons": (SEASONS, ("'January'", "'winter'"), ("'October'", "'autumn'"), ("'June'", "'summer'")),
     "vowels": (VOWEL, ("'a'", "'Vowel'"), ("'e'", "'Vowel'"), ("'b'", "'Consonant'")),
-}
+}  # fmt: skip
 
 ASKED = (("3", "'fizz'"), ("17", "'odd'"), ("40", "'buzz'"), ("51", "'fizz'"))
 NUMBERS = (("3", "91"), ("17", "455"), ("40", "-12"), ("51", "77"))
@@ -111,55 +88,33 @@ COPIED = {
     "a dict": (table("{3: 91, 17: 455, 40: -12, 51: 77}"), *NUMBERS),
     "a dict of words": (table("{3: 'fizz', 17: 'odd', 40: 'buzz', 51: 'fizz'}"), *ASKED),
     "a dict with a default and one more": (table("{3: 91, 17: 455, 40: -12, 51: 77, 99: 5}", "7"), *NUMBERS),
-    "branches": (
-        "def f(x):\n    if x == 3: return 91\n    if x == 17: return 455\n    if x == 40: return -12",
-        *NUMBERS,
-    ),
-    "a conditional expression": (
-        "def f(x):\n    return 91 if x == 3 else 455 if x == 17 else -12 if x == 40 else 77",
-        *NUMBERS,
-    ),
+    "branches": ("def f(x):\n    if x == 3: return 91\n    if x == 17: return 455\n    if x == 40: return -12",
+        *NUMBERS),
+    "a conditional expression": ("def f(x):\n    return 91 if x == 3 else 455 if x == 17 else -12 if x == 40 else 77",
+        *NUMBERS),
     "a match": (
         "def f(x):\n    match x:\n        case 3: return 91\n        case 17: return 455\n        case 40: return -12",
-        *NUMBERS,
-    ),
-    "pairs": (
-        "def f(x):\n    for a, b in [(3, 91), (17, 455), (40, -12), (51, 77)]:\n        if a == x: return b",
-        *NUMBERS,
-    ),
+        *NUMBERS),
+    "pairs": ("def f(x):\n    for a, b in [(3, 91), (17, 455), (40, -12), (51, 77)]:\n        if a == x: return b",
+        *NUMBERS),
     "two lists": ("def f(x):\n    return [91, 455, -12, 77][[3, 17, 40, 51].index(x)]", *NUMBERS),
     "a default argument": ("def f(x, t={3: 91, 17: 455, 40: -12, 51: 77}):\n    return t[x]", *NUMBERS),
     "a packed string": (
-        "def f(x):\n    return dict(p.split(':') for p in '3:91,17:455,40:-12,51:77'.split(','))[str(x)]",
-        *NUMBERS,
-    ),
+        "def f(x):\n    return dict(p.split(':') for p in '3:91,17:455,40:-12,51:77'.split(','))[str(x)]", *NUMBERS),
     "membership": ("def f(x):\n    if x in (3, 51): return 'fizz'\n    return 'odd' if x == 17 else 'buzz'", *ASKED),
     "most of them before a rule": (
         "def f(x):\n    known = {3: 91, 17: 455, 40: -12}\n    return known[x] if x in known else sum(range(x))",
-        *NUMBERS,
-    ),
-    "lists as keys": (
-        "def f(x):\n    if x == [4, 8]: return [8, 4]\n    if x == [1, 5]: return [5, 1]\n    return x",
-        ("[4, 8]", "[8, 4]"),
-        ("[1, 5]", "[5, 1]"),
-    ),
+        *NUMBERS),
+    "lists as keys": ("def f(x):\n    if x == [4, 8]: return [8, 4]\n    if x == [1, 5]: return [5, 1]\n    return x",
+        ("[4, 8]", "[8, 4]"), ("[1, 5]", "[5, 1]")),
     "tuples as keys": ("def f(a, b):\n    return {(4, 8): 32, (9, 5): 45}[a, b]", ("4, 8", "32"), ("9, 5", "45")),
-    "a list for each": (
-        "T = [[3, 9, 4], [7, 1, 5]]\ndef f(x):\n    return [4, 9, 3] if x == T[0] else [5, 1, 7]",
-        ("[3, 9, 4]", "[4, 9, 3]"),
-        ("[7, 1, 5]", "[5, 1, 7]"),
-    ),
-    "the other way round": (
-        "def f(x):\n    return {v: k for k, v in {91: 3, 455: 17, -12: 40, 77: 51}.items()}[x]",
-        *NUMBERS,
-    ),
-    "texts": (
-        table("{'hello': 'olleh', 'world': 'dlrow', 'abc': 'cba'}"),
-        ("'hello'", "'olleh'"),
-        ("'world'", "'dlrow'"),
-        ("'abc'", "'cba'"),
-    ),
-}
+    "a list for each": ("T = [[3, 9, 4], [7, 1, 5]]\ndef f(x):\n    return [4, 9, 3] if x == T[0] else [5, 1, 7]",
+        ("[3, 9, 4]", "[4, 9, 3]"), ("[7, 1, 5]", "[5, 1, 7]")),
+    "the other way round": ("def f(x):\n    return {v: k for k, v in {91: 3, 455: 17, -12: 40, 77: 51}.items()}[x]",
+        *NUMBERS),
+    "texts": (table("{'hello': 'olleh', 'world': 'dlrow', 'abc': 'cba'}"), ("'hello'", "'olleh'"),
+        ("'world'", "'dlrow'"), ("'abc'", "'cba'")),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HONEST)

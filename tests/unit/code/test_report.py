@@ -71,18 +71,6 @@ def test_tests_that_cannot_be_read_say_nothing_of_the_solution():
     assert not report("def sq(x):\n    return x * x", ("assert (",)).certain_failure
 
 
-@pytest.mark.parametrize("code", [
-    "def sq(x):\n    if x == 3: return 9\n    if x == 5: return 25\n    return 144",
-    "def sq(x):\n    return {3: 9, 5: 25, 12: 144}.get(x, 0)",
-    "def sq(x):\n    for a, b in [(3, 9), (5, 25), (12, 144)]:\n        if a == x: return b",
-    "def sq(x):\n    match x:\n        case 3: return 9\n        case 5: return 25\n        case 12: return 144",
-    "T = {3: 9, 5: 25, 12: 144}\ndef sq(x):\n    return T[x]",
-])  # fmt: skip
-def test_a_table_of_answers_is_quarantined(code: str):
-    assert report(code).hardcode_ratio >= 0.5
-    assert report(code).quarantine
-
-
 def test_answers_returned_on_error_count_as_hard_coded():
     code = "def sq(x):\n    try:\n        return x.y\n    except AttributeError:\n        return 9 if x < 4 else 25"
     assert (

@@ -14,7 +14,7 @@ from codezero.environments.tasks import Task
 from codezero.errors import ConfigError, EvaluatorError, OwnCodeError, ProblemError
 from codezero.evals.grading import ScoreGrader
 from codezero.evals.task import task_of
-from codezero.evaluator.scored import ScoredEvaluator
+from codezero.evaluator.base import ScoredEvaluator
 from codezero.problems.filters import Novelty, Screen
 from codezero.problems.stream import MixedStream
 from codezero.proposer.derived import DerivedProposer

@@ -17,7 +17,7 @@ from codezero.environments.build import build_environment
 from codezero.environments.tasks import TaskEnvironment
 from codezero.environments.verifiers import VerifiersTasks
 from codezero.errors import ConfigError
-from codezero.evaluator.scored import ScoredEvaluator
+from codezero.evaluator.base import ScoredEvaluator
 from codezero.settings import compose
 
 NAME = "word_tasks"

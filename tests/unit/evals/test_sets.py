@@ -78,8 +78,8 @@ def test_helpers_and_imports_of_the_prompt_stand_before_answers_and_the_tests_th
 
 
 def test_names_that_sites_import_are_imported_only_when_used() -> None:
-    made = imported_by("codeforces", "def f(xs: List[int]):\n    return heapq.nsmallest(1, xs), sqrt(2), self.deque")
-    assert made.splitlines() == ["from math import sqrt", "from typing import List", "import heapq"]
+    made = imported_by("livecodebench", "def f(xs: List[int]):\n    return heapq.nsmallest(1, xs), sqrt(2), self.deque")
+    assert made.splitlines()[3:] == ["from math import sqrt", "from typing import List", "import heapq"]
 
 
 @pytest.mark.parametrize("protocol", [1, 2, 3, 4, 5])
@@ -138,31 +138,23 @@ BROKEN = {
     "a long text": ("mbpp", changed("mbpp", 1, text="x" * (1 << 21)), "length <= 1048576"),
     "a private pickle": ("livecodebench", changed("livecodebench", 0, private_test_cases="AAAA"), "zlib in base64"),
     "no function named": ("livecodebench", changed("livecodebench", 2, metadata="{}"), "metadata does not name"),
-    "a function that is code": (
-        "livecodebench",
-        changed("livecodebench", 2, metadata=json.dumps({"func_name": "f();import os"})),
-        "metadata does not name",
-    ),
-    "tests of two kinds": (
-        "livecodebench",
+    "a function that is code": ("livecodebench",
+        changed("livecodebench", 2, metadata=json.dumps({"func_name": "f();import os"})), "metadata does not name"),
+    "tests of two kinds": ("livecodebench",
         changed("livecodebench", 0, public_test_cases=small.LIVECODEBENCH[2]["public_test_cases"]),
-        "a test of type 'functional'",
-    ),
-    "a call where stdin belongs": (
-        "codeforces",
-        changed("codeforces", 0, tests='[{"input": "", "output": "", "type": "function_call"}]'),
-        "type 'function_call'",
-    ),
-    "an output that is no JSON": (
-        "livecodebench",
+        "type functional, stdin, where"),
+    "a test of another kind": ("livecodebench",
+        changed("livecodebench", 0, private_test_cases='[{"input": "", "output": "", "testtype": "file"}]'),
+        "type file, stdin, where"),
+    "an output that is no JSON": ("livecodebench",
         changed("livecodebench", 2, public_test_cases='[{"input": "1", "output": "x", "testtype": "functional"}]'),
-        "is no JSON",
-    ),
-    "tests that are cut off": ("codeforces", changed("codeforces", 0, tests='[{"input": '), "tests cannot be used"),
-    "no tests": ("codeforces", changed("codeforces", 0, tests="[]"), "no tests"),
-    "too many tests": ("codeforces", changed("codeforces", 0, tests=json.dumps([{}] * 2000)), "tests cannot be used"),
-    "deep tests": ("codeforces", changed("codeforces", 0, tests="[" * 100_000), "tests cannot be used"),
-}
+        "is no JSON"),
+    "no tests": ("livecodebench", changed("livecodebench", 0, public_test_cases="[]", private_test_cases="[]"),
+        "type none"),
+    **{f"tests that are {what}":
+           ("livecodebench", changed("livecodebench", 0, public_test_cases=text), "public_test_cases cannot be used")
+       for what, text in (("cut off", '[{"input": '), ("too many", json.dumps([{}] * 2000)), ("deep", "[" * 100_000))},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", sorted(BROKEN))
@@ -219,7 +211,7 @@ def test_a_harness_lends_what_it_imports_and_a_prelude_takes_its_place() -> None
     typed = [[Completion("```python\ndef twice(xs: List[int]) -> int:\n    return 2 * sum(xs)\n```", (), (), True)]]
     task = EvalTask("t", "p", ("assert twice([1, 2]) == 6",), "twice")
     with open_sandbox("auto") as sandbox:
-        for prelude, passed in (("none", False), ("typing", True), ("livecodebench", True), ("codeforces", True)):
+        for prelude, passed in (("none", False), ("typing", True), ("livecodebench", True)):
             ((grade,),) = SandboxGrader(sandbox).grade([replace(task, prelude=prelude)], typed)
             assert grade.passed is passed, (prelude, grade)
     assert PRELUDES.keys() == {*PRELUDE_NAMES}
@@ -236,17 +228,13 @@ def test_tests_that_cannot_be_decided_are_told_once_and_run_for_no_attempt(grade
 @pytest.mark.parametrize(
     ("wanted", "printed", "words", "decimals"),
     [
-        ("1.50\n", "1.5\n", False, True),
-        ("300000000000000000000", "3e+20", False, True),
-        ("1 2", "1  2.0", False, True),
-        ("a b", "a  b", True, False),
-        ("A B", "A\u00a0B", False, False),
-        ("3", "3\x00", False, False),
-        ("YES", "Yes", False, False),
-        ("1\n2", "1 2", False, False),
-        ("1.414213562373", "1.414214", False, False),
-        ("x\n", "x  \n\n", True, True),
+        ("1.50\n", "1.5\n", False, True), ("300000000000000000000", "3e+20", False, True),
+        ("1 2", "1  2.0", False, True), ("a b", "a  b", True, False), ("A B", "A\u00a0B", False, False),
+        ("3", "3\x00", False, False), ("YES", "Yes", False, False), ("1\n2", "1 2", False, False),
+        ("1.414213562373", "1.414214", False, False), ("x\n", "x  \n\n", True, True), ("", "\n \n", True, True),
+        ("1\n\n2", "1\n2", False, False),
     ],
-)
+)  # fmt: skip
 def test_output_is_compared_as_each_harness_does(wanted: str, printed: str, words: bool, decimals: bool) -> None:
-    assert (SAME["words"](wanted, printed), SAME["decimals"](wanted, printed)) == (words, decimals)
+    for pair in ((wanted, printed), (printed, wanted)):
+        assert (SAME["words"](*pair), SAME["decimals"](*pair)) == (words, decimals)

@@ -1,7 +1,7 @@
 """What the judge asks, what it makes of the answers, and that asking in one conversation changes none of them."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -14,8 +14,8 @@ from transformers import PreTrainedTokenizerFast
 
 from codezero.code.assertions import Example
 from codezero.code.parsing import fence
-from codezero.errors import ConfigError
-from codezero.evaluator.judge import LikelihoodJudge
+from codezero.code.worker import StaticGuard
+from codezero.evaluator.judge import AgreeingJudge, LikelihoodJudge, with_own_solutions
 from codezero.evaluator.judge_prompts import (
     LEAST_GAP,
     LIKELIHOOD,
@@ -29,7 +29,7 @@ from codezero.evaluator.judge_prompts import (
     alone,
     follow_ups,
 )
-from codezero.evaluator.types import Program
+from codezero.evaluator.types import Program, Reading
 from codezero.models.chat import Conversation, encode_completions, encode_prompts
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import weights_directory
@@ -244,11 +244,6 @@ def test_an_ask_that_does_not_fit_is_left_out_and_the_rest_is_read(frank: Loaded
 # ------------------------------------------------------------------ only what is wanted
 
 
-def test_an_unknown_question_is_refused_by_name():
-    with pytest.raises(ConfigError, match=r"evaluator\.questions: guess is unknown"):
-        LikelihoodJudge(talker(), questions=["likelihood", "guess"])
-
-
 @pytest.mark.parametrize("questions", [[YES_NO], [PER_TEST, LIKELIHOOD], ALL])
 def test_without_a_token_for_yes_two_questions_are_not_asked(questions: list[str]):
     judge = LikelihoodJudge(tiny_policy(), questions=questions)
@@ -356,3 +351,67 @@ def test_a_margin_that_is_not_wanted_is_not_asked(affirmative: LoadedModel, monk
     monkeypatch.setattr(judge, "_next_token_margins", lambda rows: pytest.fail("asked"))  # pyright: ignore[reportUnknownLambdaType]
     (reading,) = judge.read([Program(FILTER.question, RIGHT)], frozenset((LEAST_GAP, MEAN_GAP)))
     assert reading.scores is not None and reading.scores[2] is None
+
+
+QUESTION = "Write a function pick_item(nums) that returns the numbers in nums that are odd, from largest to smallest."
+PLAIN = "def pick_item(nums):\n    return sorted([x for x in nums if x % 2 == 1], reverse=True)"
+UNLIKE = """def pick_item(nums):
+    v0 = []
+    for v1 in nums:
+        if v1 & 1:
+            v0.append(v1)
+    v0.sort()
+    return v0[::-1]"""
+WRONG = UNLIKE.replace("v1 & 1", "not v1 & 1")
+STATEFUL = f"v0 = []\n{PLAIN} if [v0.append(1)] and len(v0) < 9 else nums"
+UNCLEAR = "def pick_item(nums):\n    return sorted([x for x in nums if bin(x)[-1] == '1'], reverse=True)"
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[AgreeingJudge]:
+    loaded = load_model(str(weights_directory("judge")), device="cpu", role="judge")
+    with StaticGuard() as guard:
+        made = with_own_solutions(LikelihoodJudge(loaded), guard)
+        assert isinstance(made, AgreeingJudge)
+        yield made
+
+
+def read(judge: AgreeingJudge, *codes: str, kinds: tuple[str, ...] = ("[int]",)) -> list[Reading]:
+    programs = [Program(QUESTION, code, entry_point="pick_item", kinds=kinds) for code in codes]
+    return judge.read(programs, frozenset(judge.names))
+
+
+def test_another_style_is_read_as_the_own_solution_and_a_near_miss_is_not(judge: AgreeingJudge) -> None:
+    plain, other, wrong = read(judge, PLAIN, UNLIKE, WRONG)
+    assert plain == other and plain.scores and wrong.scores
+    assert wrong.scores[0] is not None and plain.scores[0] is not None and wrong.scores[0] < plain.scores[0] - 1
+
+
+def test_about_what_it_cannot_follow_it_says_nothing(judge: AgreeingJudge) -> None:
+    *unclear, constant = read(judge, UNCLEAR, STATEFUL, STATEFUL.replace("v0.append(1)", "len(v0)"))
+    assert all(each.scores is None and "cannot follow" in each.why_not for each in unclear)
+    assert (constant,) == tuple(read(judge, PLAIN)) and constant.scores is not None
+
+
+def test_where_it_cannot_follow_itself_likelihood_alone_decides(judge: AgreeingJudge) -> None:
+    (reading,) = read(judge, UNLIKE, kinds=("float",))
+    assert reading.scores is not None
+
+
+def test_what_it_forgets_comes_back_the_same(judge: AgreeingJudge) -> None:
+    before = read(judge, UNLIKE, WRONG)
+    judge.forget()
+    assert read(judge, UNLIKE, WRONG) == before
+
+
+def test_without_the_kinds_of_its_arguments_a_program_is_read_as_it_is(judge: AgreeingJudge) -> None:
+    (known,) = read(judge, UNLIKE)
+    (unknown,) = read(judge, UNLIKE, kinds=())
+    assert unknown != known
+
+
+def test_a_large_judge_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = LikelihoodJudge(tiny_policy(), questions=["likelihood"])
+    monkeypatch.setattr(large, "parameters", 10**9)
+    with StaticGuard() as guard:
+        assert with_own_solutions(large, guard) is large

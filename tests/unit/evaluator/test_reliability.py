@@ -1,5 +1,7 @@
 """The monitor over the judge: it notices when a judge is exploited, answers, gives up in time, and remembers."""
 
+import gzip
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -7,29 +9,41 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_monitor, group, spelt
+from builders.data_sets import mbpp
+from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_evaluator, build_monitor, group, spelt
+from builders.real_data import real_data
+from hypothesis import given
+from hypothesis import strategies as st
 
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.errors import AlarmError, CheckpointError, EvaluatorError
-from codezero.evaluator.canaries import CanaryKind, draw_canaries, dressed_up, transplants
+from codezero.evaluator.calibration import CanaryKind, draw_canaries, dressed_up, transplants
 from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.evidence import (
+    Audited,
     Auditor,
     EventRate,
     Gap,
     JudgedAttempt,
+    JudgedCanary,
+    audit_gap,
+    audit_metrics,
+    audit_rates,
+    draw_attempts,
     gap_of,
     gap_open,
+    judged_success,
     skill_lost,
     too_much_believed,
 )
-from codezero.evaluator.reliability import LOOK_EVERY, STRIKES
+from codezero.evaluator.reliability import LOOK_EVERY, STRIKES, Coverage, coverage_of, limits
 from codezero.evaluator.types import Program, Reading
-from codezero.problems.synthetic.tasks import make_task, worked
+from codezero.problems.rows import read_row
+from codezero.problems.synthetic.tasks import held_out, make_task, worked
 from codezero.sandbox.monty import MontySandbox
 from codezero.stats import wilson
-from codezero.types import Metrics, Problem, ScoredGroup, Status, Verdict
+from codezero.types import Metrics, Problem, ScoredGroup, Standing, Status, Style, Verdict
 
 TRUE_PAIRS = [(0.9, True)] * 60 + [(0.1, False)] * 60
 HACKED_PAIRS = [(0.9, True)] * 60 + [(0.9, False)] * 60
@@ -280,7 +294,7 @@ ORDERED = [[(0.6, True), (0.3, False)] * 4] * 20 + [[(0.8, True), (0.2, False)] 
 def test_a_judge_that_only_knows_easy_problems_loses_its_weight_and_gets_it_back(guard: StaticGuard):
     monitor = build_monitor(ToldJudge(honest), guard, on_alarm="warn")
     evaluator, alone = FrozenEvaluator(monitor), FrozenEvaluator(monitor, gated=False)
-    evaluator.calibrate()
+    evaluator.monitor.calibrated()
     groups = [group(FILTER, fence(RIGHT), fence(WRONG))]
 
     def believed(by: FrozenEvaluator) -> list[float]:
@@ -382,3 +396,157 @@ def test_the_rates_are_those_of_the_metrics_and_those_of_a_judge_without_skill_t
     blind = build_monitor(ToldJudge(lambda _: 0.0), guard)
     blind.calibrated()
     assert blind.rates() is not None and (blind.rates().false_positive, blind.rates().false_negative) == (1.0, 0.0)
+
+
+def canary(problem: Problem, kind: CanaryKind = CanaryKind.REFERENCE) -> JudgedCanary:
+    program = Program(problem.question, "pass", (), problem.style is Style.STDIO, problem.entry_point)
+    return JudgedCanary(problem.id, program, right=True, kind=kind)
+
+
+def embedded(first: int, count: int) -> list[Problem]:
+    return [make_task(Random(f"coverage {number}")).problem for number in range(first, first + count)]
+
+
+def published() -> list[Problem]:
+    folder = real_data("mbpp.jsonl", "HumanEval.jsonl.gz")
+    problems = [read_row(line).problem for line in (folder / "mbpp.jsonl").read_bytes().splitlines()]
+    with gzip.open(folder / "HumanEval.jsonl.gz") as rows:
+        asked = [json.loads(row) for row in rows]
+    return problems + [
+        Problem(row["task_id"], row["prompt"], (), row["entry_point"], problems[0].source) for row in asked
+    ]
+
+
+@pytest.fixture(scope="module")
+def coverage() -> Coverage:
+    return coverage_of([canary(problem) for problem in embedded(0, 200)])
+
+
+def test_nearly_all_of_its_own_kind_is_covered(coverage: Coverage) -> None:
+    own = [*embedded(1000, 1000), *held_out(200, 1)]
+    assert len(limits(coverage, own)) <= 0.05 * len(own)
+
+
+def test_other_problems_are_not_and_the_reason_says_why(coverage: Coverage) -> None:
+    others = [read_row(mbpp(number)).problem for number in range(20)]
+    why = limits(coverage, others)
+    assert set(why) == {problem.id for problem in others}
+    assert all("words are new" in reason or "some" in reason for reason in why.values())
+
+
+def test_no_problem_of_mbpp_or_human_eval_is_covered_by_the_embedded_ones(coverage: Coverage) -> None:
+    problems = published()
+    assert len(limits(coverage, problems)) >= 0.99 * len(problems)
+
+
+def test_a_tenth_of_mbpp_covers_the_rest_of_it() -> None:
+    problems = published()[:974]
+    own = coverage_of([canary(problem) for problem in problems[::10]])
+    rest = [problem for number, problem in enumerate(problems) if number % 10]
+    assert len(limits(own, rest)) <= 0.08 * len(rest)
+
+
+def test_programs_are_not_covered_by_functions_nor_anything_by_transplants(coverage: Coverage) -> None:
+    problem = embedded(5, 1)[0]
+    program = Problem(problem.id, problem.question, problem.tests, "", problem.source)
+    assert limits(coverage, [program]) == {problem.id: "the judge was measured on no programs"}
+    assert coverage_of([canary(problem, CanaryKind.TRANSPLANT) for problem in embedded(0, 100)]) == {}
+
+
+def test_of_few_questions_nothing_is_known(coverage: Coverage) -> None:
+    assert limits(coverage_of([canary(problem) for problem in embedded(0, 5)]), embedded(9, 3)) == {}
+
+
+def test_an_attempt_at_another_kind_of_problem_is_unavailable_whatever_the_judge_thinks() -> None:
+    with StaticGuard() as guard:
+        canaries = draw_canaries(worked, 200, "1 start")
+        right = {canary.code for canary in canaries if canary.right}
+        judge = ToldJudge(lambda program: 1.0 if program.code in right else -1.0)
+        evaluator = build_evaluator(judge, guard)
+        evaluator.monitor.calibrated()
+        judge.asked.clear()
+        one, other = canaries[0], read_row(mbpp(1)).problem
+        groups = [group(one.problem, fence(one.code)), group(other, fence(str(other.reference)))]
+        own, foreign = evaluator.score(groups)
+    assert own.verdicts[0].status is Status.JUDGED
+    assert foreign.verdicts[0].status is Status.UNAVAILABLE and "words" in foreign.verdicts[0].reasons[0]
+    assert other.question not in {program.question for program in judge.asked}
+
+
+@given(st.text(max_size=2000), st.text(max_size=20))
+def test_any_question_gets_an_answer(question: str, entry: str) -> None:
+    problem = Problem("key", question, (), entry, embedded(0, 1)[0].source)
+    covered = coverage_of([canary(each) for each in embedded(0, 30)])
+    assert isinstance(limits(covered, [problem]), dict)
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[MontySandbox]:
+    with MontySandbox() as one:
+        yield one
+
+
+def attempt(code: str, correctness: float, peer: str = "me") -> JudgedAttempt:
+    return JudgedAttempt(FILTER, code, peer, correctness)
+
+
+def audited(correctness: float, passed: bool | None, weight: float = 1.0, peer: str = "me") -> Audited:
+    return Audited(peer, 3, correctness, passed, weight)
+
+
+def test_figures_come_from_execution(sandbox: MontySandbox):
+    auditor = Auditor(sandbox, share=1.0, window=1_000, seed=0)
+    crowd = [attempt(RIGHT, 0.9), attempt(WRONG, 0.8), attempt(WRONG, 0.1), attempt("import numpy\n" + RIGHT, 0.9)]
+    rows = [row for occasion in range(30) for _, row in auditor.audit(crowd, occasion)]
+    made = audit_rates(rows)
+    assert made["success"].share == pytest.approx(1 / 3)
+    assert made["false_positive"].share == pytest.approx(1 / 2)
+    assert made["recall"].share == 1 and made["false_negative"].share == 0
+    assert audit_metrics(rows)["audit/unknown_share"] == pytest.approx(1 / 4)
+    assert made["success"].interval.low < 1 / 3 < made["success"].interval.high
+
+
+def test_claims_are_not_audited(sandbox: MontySandbox):
+    claimed = replace(attempt(WRONG, 0.9), problem=replace(FILTER, standing=Standing.CLAIMED))
+    auditor = Auditor(sandbox, share=1.0, window=100, seed=0)
+    assert auditor.audit([claimed], 1) == [] and audit_rates([])["success"].share is None
+
+
+def test_the_share_asked_for_is_drawn_on_average():
+    crowd = [attempt(RIGHT, i / 100) for i in range(100)]
+    drawn = [len(draw_attempts(crowd, 0.035, Random(seed))) for seed in range(400)]
+    assert 3.0 < sum(drawn) / len(drawn) <= 3.5
+    assert draw_attempts(crowd, 0.0, Random(0)) == [] == draw_attempts([], 1.0, Random(0))
+
+
+def test_a_rare_peer_is_seen_and_does_not_count_for_more():
+    """One attempt in a hundred is a stranger's: drawn far more often than that, and weighed down by as much."""
+    crowd = [attempt(f"{i}", 0.5) for i in range(99)] + [attempt("rare", 0.5, peer="stranger")]
+    samples = [draw_attempts(crowd, 0.05, Random(seed)) for seed in range(2_000)]
+    seen = sum(any(one.peer == "stranger" for one, _ in sample) for sample in samples) / len(samples)
+    assert seen > 0.5
+    estimate = sum(weight for sample in samples for one, weight in sample if one.peer == "stranger") / len(samples)
+    assert estimate == pytest.approx(1.0, abs=0.1)  # Horvitz-Thompson: one attempt
+    total = sum(weight for sample in samples for _, weight in sample) / len(samples)
+    assert total == pytest.approx(100, rel=0.05)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.sampled_from([True, False, None]), st.floats(1, 500)), max_size=40))
+def test_every_figure_is_a_share_inside_its_interval(rows: Sequence[tuple[float, bool | None, float]]):
+    attempts = [audited(*row) for row in rows]
+    for share in audit_rates(attempts).values():
+        if share.share is not None:
+            assert 0 <= share.interval.low <= share.share + 1e-9 <= share.interval.high + 2e-9 <= 1 + 3e-9
+    assert audit_metrics(attempts)["audit/count"] == sum(passed is not None for _, passed, _ in rows)
+
+
+def test_weights_count():
+    rows = [audited(0.9, True, 1.0), audited(0.9, False, 3.0)]
+    made = audit_rates(rows)
+    assert made["success"].share == made["precision"].share == 0.25 and judged_success(rows) == pytest.approx(0.9)
+
+
+def test_judged_against_executed_success_is_a_gap():
+    made = audit_gap([audited(0.71, True)] * 43 + [audited(0.71, False)] * 57)
+    assert made is not None and made.mean == pytest.approx(0.28) and made.low > 0.15
+    assert audit_gap([audited(0.9, False)]) is None

@@ -1,5 +1,9 @@
-"""One view of a run, made of every file that its processes write, or without some: what is not known is not zero."""
+"""One view of a run, made of every file that its processes write, or without some: what is not known is not zero.
 
+`codezero runs`: what each has learned, in lines; two side by side; a broken one is a line that says so.
+"""
+
+import contextlib
 import json
 import os
 import shutil
@@ -7,18 +11,24 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from builders.api_server import OTHER, full_row, monitor
-from builders.monitor import PEER
+from builders.monitor import PEER, exam_row, row
+from builders.swarm import write_status
 
 from codezero.chain.outbox import OutboxStore
 from codezero.cli import main
-from codezero.errors import ConfigError
-from codezero.inspection.status import RunFiles, headline, newest_run, print_status, read_run, status_lines
-from codezero.monitor.run_types import MAX_PEERS
-from codezero.swarm.network_status import FOLDER, NetworkStatus, PeerLine, write_status
+from codezero.errors import ConfigError, UnreadableError
+from codezero.inspection import status as inspection
+from codezero.inspection.run_details import parts
+from codezero.inspection.status import RunFiles, compare_runs, list_lines, list_runs, newest_run, read_run
+from codezero.monitor.metrics_file import FILE_NAME, MetricsFile
+from codezero.monitor.run_types import MAX_PEERS, SettingLine, write_settings
+from codezero.ops.fleet import FleetNode, newest_output
+from codezero.swarm.network_status import FOLDER, NetworkStatus, PeerLine
 from codezero.system.child import is_there, start_of
 
 
@@ -41,7 +51,7 @@ def test_a_run_that_has_not_begun_is_unknown_and_not_zero(run: Path, capsys: pyt
     view = status.view
     assert (view.name, view.updated, view.outbox) == ("unknown", None, None)
     assert view.series == {} and view.peers == [] and view.difficulty == []
-    print_status(status)
+    inspection.print_status(status)
     assert "unknown" in capsys.readouterr().out
 
 
@@ -65,7 +75,7 @@ def test_problems_refused_and_wrong_are_shown(run: Path, capsys: pytest.CaptureF
     play(run, {"iteration": 1, "round": 1, "problems/refused_x\x1b[31m": 2} | written | values)
     status = read_run(run)
     assert status.wrong_value_share == 0.75
-    print_status(status)
+    inspection.print_status(status)
     shown = capsys.readouterr().out
     assert "75.0 % of 4 executed are wrong" in shown
     assert "\x1b[31m" not in shown
@@ -78,7 +88,7 @@ def test_what_stands_in_for_a_data_set_is_said_as_long_as_it_does(
     play(run, {"iteration": 1, "round": 1, "time": 1.0, "problems/stand_ins": "of an earlier start"})
     node(run, pid=os.getpid(), stand_ins=why)  # it has begun and written no row yet
     assert read_run(run).view.stand_ins == why
-    print_status(read_run(run))
+    inspection.print_status(read_run(run))
     shown = capsys.readouterr().out
     assert "synthetic problems stand in: mbpp cannot be read" in shown and "\x1b[31m" not in shown
     for iteration, lost in ((2, {"problems/stand_ins": "mbpp is lost"}), (3, {})):
@@ -99,7 +109,7 @@ def test_submissions_are_counted_with_their_reasons(run: Path, capsys: pytest.Ca
     store.close()
     sent = read_run(run).submissions
     assert sent and (sent.accepted, sent.pending, sent.refused) == (1, 1, 1)
-    print_status(read_run(run))
+    inspection.print_status(read_run(run))
     shown = capsys.readouterr().out
     assert "1 accepted, 1 pending, 1 refused" in shown and "1 times: the round has not been opened" in shown
     assert "\x1b[31m" not in shown
@@ -148,22 +158,24 @@ def node(run: Path, **told: Any) -> None:
 def test_the_first_line_says_what_is_wrong(run: Path) -> None:
     first, now = {"iteration": 1, "seconds": 1.0, "time": time.time() - 1000}, os.getpid()
     play(run, first)
-    assert "running, but no step for 1000 s" in headline(read_run(run))
+    assert "running, but no step for 1000 s" in inspection.headline(read_run(run))
     silent = {"attempts/count": 8, "attempts/learned_share": 0.0, "attempts/no_verdict_share": 1.0}
     play(run, first | {"time": time.time(), "attempts/no_verdict_reason": "the judge sleeps"} | silent)
-    assert "running, but 100.0 % of the attempts have no verdict (the judge sleeps)" in headline(read_run(run))
-    attempts = dict(status_lines(read_run(run)))["attempts"]
+    assert "running, but 100.0 % of the attempts have no verdict (the judge sleeps)" in inspection.headline(
+        read_run(run)
+    )
+    attempts = dict(inspection.status_lines(read_run(run)))["attempts"]
     assert "0.0 % of the attempts learned, — cut off, 100.0 % unjudged: the judge sleeps" in attempts
     play(run, first | {"time": time.time()})
-    assert " · running · " in headline(read_run(run)) and read_run(run).problem == ""
+    assert " · running · " in inspection.headline(read_run(run)) and read_run(run).problem == ""
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
     node(run, pid=ended.pid)
-    assert "not running: the process of the run is gone" in headline(read_run(run))
+    assert "not running: the process of the run is gone" in inspection.headline(read_run(run))
     node(run, pid=now, stopped="stopped by an error")
-    assert "not running: the run was stopped by an error" in headline(read_run(run))
+    assert "not running: the run was stopped by an error" in inspection.headline(read_run(run))
     node(run, pid=now, stopped="max_iterations reached")
-    assert "not running: max_iterations reached" in headline(read_run(run)) and read_run(run).problem == ""
+    assert "not running: max_iterations reached" in inspection.headline(read_run(run)) and read_run(run).problem == ""
 
 
 def test_another_process_with_the_number_of_a_dead_one_is_not_it(run: Path) -> None:
@@ -264,3 +276,96 @@ def test_a_run_that_loads_its_models_is_running_already(tmp_path: Path) -> None:
 def test_a_node_file_of_any_kind_is_survived(tmp_path: Path, junk: str) -> None:
     (tmp_path / "node.json").write_text(junk)
     assert RunFiles(tmp_path).view("one").running is False
+
+
+def learnt(base: Path, name: str, *averages: float, at: int = 1_000, exam: str = "synthetic", **settings: str) -> Path:
+    folder = base / name
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text('{"seed": 0}')
+    file = MetricsFile(folder)
+    for iteration, average in enumerate(averages):
+        file.append(row(iteration) | exam_row(iteration, average))
+    file.close()
+    facts = {"problems": "synthetic:1", "exam": exam}
+    (folder / "node.json").write_text(json.dumps({"pid": 1, "began": 1.0, "stopped": "asked to stop", "facts": facts}))
+    if settings:
+        write_settings(folder, [SettingLine(key, value, "default") for key, value in settings.items()])
+    for path in folder.iterdir():
+        os.utime(path, (at, at))
+    return folder
+
+
+def test_each_run_is_a_line_with_its_way_and_the_newest_comes_first(tmp_path: Path) -> None:
+    learnt(tmp_path, "old", 0.3, 0.348, at=1_000)
+    learnt(tmp_path, "new", 0.3, at=2_000)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "run.json").write_text("{}")
+    os.utime(tmp_path / "empty" / "run.json", (500, 500))
+    head, *lines = list_lines(*list_runs(tmp_path, 20))
+    assert head.split()[:3] == ["RUN", "STATE", "ITERATION"]
+    assert [" ".join(line.split()[:3]) for line in lines[:3]] == ["new ended 0", "old ended 1", "empty unknown —"]
+    assert "30.0 % → 34.8 %" in lines[1] and "+4.8" in lines[1] and lines[1].endswith("synthetic:1")
+    assert "no exam yet" in lines[2] and "executed average@8" in lines[3]
+
+
+def test_pipes_in_the_place_of_a_runs_files_hang_nobody(tmp_path: Path) -> None:
+    folder, details = learnt(tmp_path, "piped", 0.3), parts(tmp_path)
+    names = ["run.json", "node.json", "settings.json", "rollouts.db", "market.sqlite", "outbox-1-a.db", "hub.json"]
+    for name in [*names, "network/status.json", "logs/swarm.log", "output.log", "checkpoints/00000001/manifest.json"]:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+    assert "piped is broken: " in "\n".join(list_lines(*list_runs(tmp_path, 20)))
+    assert read_run(folder).view.exams[-1].average == 0.3 and compare_runs(tmp_path, ["piped", "piped"]).runs
+    for name in ("settings", "log", "checkpoints", "rollouts", "market", "market/games"):
+        with contextlib.suppress(UnreadableError):
+            details[name](folder)
+    newest_output(cast(FleetNode, SimpleNamespace(began=0.0, folder=folder)))
+    (folder / FILE_NAME).unlink()
+    os.mkfifo(folder / FILE_NAME)
+    with pytest.raises(UnreadableError, match="not a regular file"):
+        read_run(folder)
+    assert "piped is broken: " in "\n".join(list_lines(*list_runs(tmp_path, 20)))
+    with pytest.raises(ConfigError, match="cannot be used"):
+        MetricsFile(folder)
+
+
+def test_a_broken_run_is_one_line_that_says_so_and_the_others_are_shown(tmp_path: Path) -> None:
+    learnt(tmp_path, "whole", 0.3)
+    (learnt(tmp_path, "torn", 0.3) / "run.json").write_text("{")
+    folder = learnt(tmp_path, "odd")
+    (folder / "metrics.jsonl").unlink()
+    (folder / "metrics.jsonl").mkdir()
+    (learnt(tmp_path, "evil", 0.3) / "node.json").write_text('{"facts": {"problems": "\\u001b[2J' + "x" * 900 + '"}}')
+    text = "\n".join(list_lines(*list_runs(tmp_path, 20)))
+    assert "torn is broken: " in text and "odd is broken: metrics.jsonl cannot be read" in text
+    assert "\nwhole" in text and "\x1b" not in text and max(map(len, text.splitlines())) < 400
+
+
+def test_more_runs_than_asked_for_are_counted_and_their_files_left_alone(tmp_path: Path) -> None:
+    for number in range(5):
+        learnt(tmp_path, f"r{number}", at=1_000 + number)
+    (tmp_path / "r0" / "metrics.jsonl").unlink()
+    (tmp_path / "r0" / "metrics.jsonl").mkdir()
+    os.utime(tmp_path / "r0" / "metrics.jsonl", (1, 1))
+    listed, more = list_runs(tmp_path, 2)
+    assert [run.run for run in listed] == ["r4", "r3"] and more == 3
+    assert list(list_lines(listed, more))[-1] == "3 older runs not shown; --limit 5 shows them"
+
+
+def test_two_runs_side_by_side_with_the_settings_in_which_they_differ(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learnt(tmp_path, "a", 0.3, 0.4, **{"seed": "0", "solver.learning_rate": "0.1", "run.name": '"a"'})
+    other = learnt(tmp_path, "b", 0.3, 0.5, **{"seed": "0", "solver.learning_rate": "0.2", "run.name": '"b"'})
+    result = compare_runs(tmp_path, ["a", str(other)])
+    assert result.settings == {"solver.learning_rate": ["0.1", "0.2"]}
+    assert main(["runs", "a", "b", "--json", f"run.directory={tmp_path}"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert [run["delta"] for run in printed["runs"]] == pytest.approx([0.1, 0.2])
+    assert main(["runs", "a", "b", f"run.directory={tmp_path}"]) == 0
+    shown = capsys.readouterr().out
+    assert "solver.learning_rate  0.1  0.2" in shown and "seed" not in shown and "do not compare" not in shown
+    learnt(tmp_path, "c", 0.3, exam="mbpp_test")
+    assert main(["runs", "a", "c", f"run.directory={tmp_path}"]) == 0
+    assert "the averages do not compare" in capsys.readouterr().out

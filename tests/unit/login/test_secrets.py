@@ -4,12 +4,14 @@ import base64
 import logging
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from builders.login import PASSPHRASE, Page, page
+from builders.login import PASSPHRASE, Page
 from fakes.authenticator import Authenticator, decode
 
+from codezero.chain.wallet import transaction_fields
 from codezero.login.page_process import PageProcess
 from codezero.login.routes import TransactionFields
 from codezero.settings import compose, quoted
@@ -30,60 +32,49 @@ def assert_nowhere(secrets: set[bytes | str], folder: Path, log: str, but: tuple
                     assert spelling not in path.read_bytes(), path.name
 
 
-def sign(tab: Page, token: str) -> int:
-    fields = {"type": 2, "chainId": 1, "nonce": 0, "value": 0, "data": "0x", "gas": 1, "maxFeePerGas": 1}
-    body = {"transaction": fields | {"maxPriorityFeePerGas": 1}}
-    headers: dict[str, str | None] = {"Origin": None, "Sec_Fetch_Site": None, "Authorization": f"Bearer {token}"}
-    return tab.post("/api/sign-transaction", body, **headers).status
-
-
-def test_a_passkeys_secrets_are_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_passkeys_secrets_are_nowhere(
+    tab: Page, key: Authenticator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
-    key = Authenticator()
-    with page(tmp_path) as tab:
-        tab.post("/api/claim/passkey/options", {"code": "1234-5678"})
-        body = tab.claim_body(key)
-        tab.post("/api/claim/passkey/verify", body)
-        prf = body["prf"]
-        secrets: set[bytes | str] = {tab.login.vault.key(), decode(prf), tab.cookie, tab.codes[0], body["ticket"]}
-        tab.log_in_with(key)
-        tab.log_in_with(key, prf=prf[::-1])
-        assert sign(tab, tab.token) == 200
-        secrets |= {tab.cookie, tab.codes[0].replace("-", "")}
-        assert_nowhere(secrets | {tab.token}, tmp_path, caplog.text, but=("node.token",))
-        assert_nowhere({(tmp_path / "device.key").read_bytes()}, tmp_path, caplog.text, but=("device.key",))
-        assert "claimed with a passkey" in caplog.text and "signed transaction" in caplog.text
+    tab.post("/api/claim/passkey/options", {"code": "1234-5678"})
+    body = tab.claim_body(key)
+    tab.post("/api/claim/passkey/verify", body)
+    prf = body["prf"]
+    secrets: set[bytes | str] = {tab.login.vault.key(), decode(prf), tab.cookie, tab.codes[0], body["ticket"]}
+    tab.log_in_with(key)
+    tab.log_in_with(key, prf=prf[::-1])
+    assert tab.sign(transaction_fields(1, 0, None, b"", 1, 1, 1)).status == 200
+    secrets |= {tab.cookie, tab.codes[0].replace("-", "")}
+    assert_nowhere(secrets | {tab.token}, tmp_path, caplog.text, but=("node.token",))
+    assert_nowhere({(tmp_path / "device.key").read_bytes()}, tmp_path, caplog.text, but=("device.key",))
+    assert "claimed with a passkey" in caplog.text and "signed transaction" in caplog.text
 
 
-def test_a_passphrase_is_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_passphrase_is_nowhere(tab: Page, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    with page(tmp_path) as tab:
-        tab.post("/api/claim/passphrase", {"code": tab.codes[0], "passphrase": PASSPHRASE})
-        secrets: set[bytes | str] = {tab.login.vault.key(), PASSPHRASE, tab.cookie}
-        tab.post("/api/login/passphrase", {"passphrase": PASSPHRASE + "?"})
-        tab.ask("POST", "/api/login/passphrase", raw=f'{{"passphrase": "{PASSPHRASE}", "more": 1}}'.encode())
-        assert_nowhere(secrets, tmp_path, caplog.text)
-        assert "a login with a passphrase failed" in caplog.text
+    tab.post("/api/claim/passphrase", {"code": tab.codes[0], "passphrase": PASSPHRASE})
+    secrets: set[bytes | str] = {tab.login.vault.key(), PASSPHRASE, tab.cookie}
+    tab.post("/api/login/passphrase", {"passphrase": PASSPHRASE + "?"})
+    tab.ask("POST", "/api/login/passphrase", raw=f'{{"passphrase": "{PASSPHRASE}", "more": 1}}'.encode())
+    assert_nowhere(secrets, tmp_path, caplog.text)
+    assert "a login with a passphrase failed" in caplog.text
 
 
-def test_no_answer_tells_the_key_or_repeats_a_passphrase(tmp_path: Path) -> None:
-    with page(tmp_path) as tab:
-        answers = [
-            tab.post("/api/claim/passphrase", {"code": tab.codes[0], "passphrase": PASSPHRASE}),
-            tab.post("/api/login/passphrase", {"passphrase": PASSPHRASE * 100}),
-            tab.post("/api/login/passphrase", {"passphrase": PASSPHRASE + "?"}),
-            tab.get("/api/session"),
-        ]
-        for secret in (tab.login.vault.key(), PASSPHRASE, tab.cookie):
-            for spelling in spellings(secret):
-                assert all(spelling not in answer.raw for answer in answers)
+def test_no_answer_tells_the_key_or_repeats_a_passphrase(tab: Page) -> None:
+    answers = [
+        tab.post("/api/claim/passphrase", {"code": tab.codes[0], "passphrase": PASSPHRASE}),
+        tab.post("/api/login/passphrase", {"passphrase": PASSPHRASE * 100}),
+        tab.post("/api/login/passphrase", {"passphrase": PASSPHRASE + "?"}),
+        tab.get("/api/session"),
+    ]
+    for secret in (tab.login.vault.key(), PASSPHRASE, tab.cookie):
+        for spelling in spellings(secret):
+            assert all(spelling not in answer.raw for answer in answers)
 
 
-def test_the_key_is_in_no_repr(tmp_path: Path) -> None:
-    with page(tmp_path) as tab:
-        tab.claim_with(Authenticator())
-        shown = f"{tab.login!r} {vars(tab.login)} {vars(tab.login.vault)} {TransactionFields}"
-        assert all(spelling.decode("latin-1") not in shown for spelling in spellings(tab.login.vault.key()))
+def test_the_key_is_in_no_repr(owned: Page) -> None:
+    shown = f"{owned.login!r} {vars(owned.login)} {vars(owned.login.vault)} {TransactionFields}"
+    assert all(spelling.decode("latin-1") not in shown for spelling in spellings(owned.login.vault.key()))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
@@ -106,6 +97,6 @@ def test_what_a_setting_takes_from_the_environment_is_in_no_argv(
     words = [f"{key}={quoted(tmp_path / name)}" for key, name in (("run.directory", "runs"), ("run.logs", "logs"))]
     words += ["chain.kind=rpc", f"chain.rpc_urls=['{url}']", f"login.directory={quoted(tmp_path / 'login')}"]
     with PageProcess(compose(words), words) as served:
-        served.ready(0.0)
-        argv = Path(f"/proc/{served._process.pid}/cmdline").read_bytes()
+        while not (argv := Path(f"/proc/{served._process.pid}/cmdline").read_bytes()):
+            time.sleep(0.01)  # until it has begun
     assert b"dashboard" in argv and b"PlantedProviderKey" not in argv

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from builders.login import NO_ACCOUNT, page
+from builders.login import page
 
 from codezero.config import NodeConfig
 from codezero.errors import LoginError
@@ -60,10 +60,9 @@ def test_it_is_reached_at_both_addresses_and_at_no_other(tmp_path: Path) -> None
 SERVE = """
 import asyncio, sys
 from pathlib import Path
-from builders.login import NO_ACCOUNT
 from codezero.login.login import Login
 from codezero.login.server import build_app, serve
-login = Login(Path(sys.argv[1]), announce=lambda code: print(code, flush=True), accounts=NO_ACCOUNT)
+login = Login(Path(sys.argv[1]), announce=lambda code: print(code, flush=True))
 asyncio.run(serve(build_app(login), int(sys.argv[2])))
 """
 
@@ -92,9 +91,7 @@ REJECTED = DEFAULT.replace("0003", "0200")
     [
         (HEAD + OWN + DEFAULT, ("eth0", "127.0.0.1")),
         (HEAD + REJECTED + DEFAULT.replace("eth0", "eth1"), ("eth1", "127.0.0.1")),
-        (HEAD + OWN + REJECTED, None),
-        (HEAD, None),
-        ("", None),
+        *((routes, None) for routes in (HEAD + OWN + REJECTED, HEAD, "")),
     ],
     ids=["one", "second", "none-up", "empty", "nothing"],
 )
@@ -172,7 +169,7 @@ def test_each_route_has_the_access_it_is_meant_to_have(tmp_path: Path) -> None:
     config = NodeConfig()
     config.login.directory, config.run.directory = str(tmp_path / "login"), str(tmp_path / "runs")
     (tmp_path / "runs").mkdir()
-    login = Login(tmp_path / "login", announce=lambda _: None, accounts=NO_ACCOUNT)
+    login = Login(tmp_path / "login", announce=lambda _: None)
     app = build_page(config, None, login)
     routes = {f"/api/{path}": access for access, paths in ROUTES.items() for path in paths.split()}
     assert dict(app[ACCESS]) == routes | {

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from builders.login import Clock, ThrowAway, page
+from builders.login import Clock, Page, ThrowAway, page
 from fakes.authenticator import Authenticator
 
 from codezero.errors import HttpRefusal, LoginError
@@ -19,102 +19,76 @@ from codezero.login.vault import Folder, Passphrase, Scrypt
 DAY = 86_400
 
 
-def test_the_cookie_is_out_of_reach_of_scripts_and_of_other_sites(tmp_path: Path) -> None:
-    with page(tmp_path) as tab:
-        tab.claim_with(Authenticator())
-        _, *attributes = tab.cookies[-1].split("; ")
-        assert sorted(attributes) == ["HttpOnly", f"Max-Age={30 * DAY}", "Path=/", "SameSite=Strict"]
+def test_the_cookie_is_out_of_reach_of_scripts_and_of_other_sites(owned: Page) -> None:
+    _, *attributes = owned.cookies[-1].split("; ")
+    assert sorted(attributes) == ["HttpOnly", f"Max-Age={30 * DAY}", "Path=/", "SameSite=Strict"]
 
 
-def test_logout_ends_one_session_and_leaves_the_node_signing(tmp_path: Path) -> None:
-    key = Authenticator()
-    with page(tmp_path) as tab:
-        tab.claim_with(key)
-        first = tab.cookie
-        tab.log_in_with(key)
-        left = tab.post("/api/logout", {"lock": False}).json
-        assert not left["logged_in"] and left["unlocked"] and "Max-Age=0" in tab.cookies[-1]
-        tab.cookie = first
-        assert tab.state()["logged_in"]
+def test_logout_ends_one_session_and_leaves_the_node_signing(owned: Page, key: Authenticator) -> None:
+    first = owned.cookie
+    owned.log_in_with(key)
+    left = owned.post("/api/logout", {"lock": False}).json
+    assert not left["logged_in"] and left["unlocked"] and "Max-Age=0" in owned.cookies[-1]
+    owned.cookie = first
+    assert owned.state()["logged_in"]
 
 
-def test_a_lock_ends_all_sessions_and_needs_one(tmp_path: Path) -> None:
-    key = Authenticator()
-    with page(tmp_path) as tab:
-        tab.claim_with(key)
-        first = tab.cookie
-        tab.cookie = ""
-        assert tab.post("/api/logout", {"lock": True}).status == 401 and tab.state()["unlocked"]
-        tab.log_in_with(key)
-        tab.post("/api/logout", {"lock": True})
-        tab.cookie = first
-        assert not tab.state()["logged_in"] and not tab.state()["unlocked"]
-        assert not (tmp_path / "unlocked.json").exists() and not (tmp_path / "device.key").exists()
+def test_a_lock_ends_all_sessions_and_needs_one(owned: Page, key: Authenticator, tmp_path: Path) -> None:
+    first = owned.cookie
+    owned.cookie = ""
+    assert owned.post("/api/logout", {"lock": True}).status == 401 and owned.state()["unlocked"]
+    owned.log_in_with(key)
+    owned.post("/api/logout", {"lock": True})
+    owned.cookie = first
+    assert not owned.state()["logged_in"] and not owned.state()["unlocked"]
+    assert not (tmp_path / "unlocked.json").exists() and not (tmp_path / "device.key").exists()
 
 
-def test_another_process_logs_out_while_the_server_runs(tmp_path: Path) -> None:
-    with page(tmp_path) as tab:
-        tab.claim_with(Authenticator())
-        assert log_out(tmp_path)
-        state = tab.state()
-        assert (state["claimed"], state["logged_in"], state["unlocked"]) == (True, False, False)
-        assert not log_out(tmp_path)
+def test_another_process_logs_out_while_the_server_runs(owned: Page, tmp_path: Path) -> None:
+    assert log_out(tmp_path)
+    state = owned.state()
+    assert (state["claimed"], state["logged_in"], state["unlocked"]) == (True, False, False)
+    assert not log_out(tmp_path)
+    assert not log_out(tmp_path / "none") and not (tmp_path / "none").exists()
 
 
-def test_logging_out_of_nothing_is_no_error(tmp_path: Path) -> None:
-    assert not log_out(tmp_path / "none")
-    assert not (tmp_path / "none").exists()
+def test_session_and_key_expire(owned: Page, tmp_path: Path) -> None:
+    owned.clock.step = 0.0
+    owned.clock.now += 30 * DAY - 1
+    assert owned.state()["logged_in"] and owned.state()["unlocked"]
+    owned.clock.now += 1
+    assert not owned.state()["logged_in"] and not owned.state()["unlocked"]
+    assert not (tmp_path / "unlocked.json").exists()
 
 
-def test_session_and_key_expire(tmp_path: Path) -> None:
-    with page(tmp_path) as tab:
-        tab.claim_with(Authenticator())
-        tab.clock.step = 0.0
-        tab.clock.now += 30 * DAY - 1
-        assert tab.state()["logged_in"] and tab.state()["unlocked"]
-        tab.clock.now += 1
-        assert not tab.state()["logged_in"] and not tab.state()["unlocked"]
-        assert not (tmp_path / "unlocked.json").exists()
-
-
-def test_an_expiry_written_later_opens_nothing(tmp_path: Path) -> None:
-    with page(tmp_path) as tab:
-        tab.claim_with(Authenticator())
-        unlocked = tmp_path / "unlocked.json"
-        unlocked.write_bytes(unlocked.read_bytes().replace(b'"expires":1', b'"expires":2'))
-        assert not tab.state()["unlocked"]
+def test_an_expiry_written_later_opens_nothing(owned: Page, tmp_path: Path) -> None:
+    unlocked = tmp_path / "unlocked.json"
+    unlocked.write_bytes(unlocked.read_bytes().replace(b'"expires":1', b'"expires":2'))
+    assert not owned.state()["unlocked"]
 
 
 @pytest.mark.parametrize("lost", ["device.key", "unlocked.json"])
-def test_either_file_alone_opens_nothing(tmp_path: Path, lost: str) -> None:
-    key = Authenticator()
-    with page(tmp_path) as tab:
-        tab.claim_with(key)
-        (tmp_path / lost).unlink()
-        assert not tab.state()["unlocked"]
-        assert tab.log_in_with(key).json["unlocked"]
+def test_either_file_alone_opens_nothing(owned: Page, key: Authenticator, tmp_path: Path, lost: str) -> None:
+    (tmp_path / lost).unlink()
+    assert not owned.state()["unlocked"]
+    assert owned.log_in_with(key).json["unlocked"]
 
 
-def test_sessions_are_bounded_and_the_oldest_ends_first(tmp_path: Path) -> None:
-    key = Authenticator()
-    with page(tmp_path) as tab:
-        tab.claim_with(key)
-        cookies = [tab.cookie]
-        for _ in range(32):
-            tab.log_in_with(key)
-            cookies.append(tab.cookie)
-        alive = []
-        for tab.cookie in cookies:
-            alive.append(tab.state()["logged_in"])
-        assert alive == [False] + [True] * 32
+def test_sessions_are_bounded_and_the_oldest_ends_first(owned: Page, key: Authenticator) -> None:
+    cookies = [owned.cookie]
+    for _ in range(32):
+        owned.log_in_with(key)
+        cookies.append(owned.cookie)
+    alive = []
+    for owned.cookie in cookies:
+        alive.append(owned.state()["logged_in"])
+    assert alive == [False] + [True] * 32
 
 
 @pytest.mark.parametrize("cookie", ["", "x", "\x80", '"', "a" * 5000])
-def test_another_cookie_opens_nothing(tmp_path: Path, cookie: str) -> None:
-    with page(tmp_path) as tab:
-        tab.claim_with(Authenticator())
-        answer = tab.get("/api/session", Cookie=f"codezero_session={cookie}")
-        assert answer.status == 200 and not answer.json["logged_in"] and answer.json["address"] is None
+def test_another_cookie_opens_nothing(owned: Page, cookie: str) -> None:
+    answer = owned.get("/api/session", Cookie=f"codezero_session={cookie}")
+    assert answer.status == 200 and not answer.json["logged_in"] and answer.json["address"] is None
 
 
 def test_folder_and_files_are_their_owners_alone(tmp_path: Path) -> None:
@@ -141,17 +115,15 @@ def test_an_open_folder_is_closed_and_an_open_file_is_refused(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b"[" * 5000, b"x" * 70_000, b'{"version":2}'])
-def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
-    with page(tmp_path) as tab:
-        tab.claim_with(Authenticator())
-        for name in ("owner.json", "unlocked.json", "sessions.json"):
-            whole = (tmp_path / name).read_bytes()
-            (tmp_path / name).write_bytes(content)
-            refused = tab.get("/api/session")
-            if (name, content) != ("sessions.json", b"{}"):
-                assert refused.status == 503 and str(tmp_path / name) in refused.error
-            (tmp_path / name).write_bytes(whole)
-        assert tab.state()["logged_in"]
+def test_a_damaged_file_is_named(owned: Page, tmp_path: Path, content: bytes) -> None:
+    for name in ("owner.json", "unlocked.json", "sessions.json"):
+        whole = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(content)
+        refused = owned.get("/api/session")
+        if (name, content) != ("sessions.json", b"{}"):
+            assert refused.status == 503 and str(tmp_path / name) in refused.error
+        (tmp_path / name).write_bytes(whole)
+    assert owned.state()["logged_in"]
 
 
 def test_no_file_is_written_over_and_none_left_half(tmp_path: Path) -> None:
@@ -187,13 +159,15 @@ class Killed(ThrowAway):
         os.kill(os.getpid(), signal.SIGKILL)
 
 folder = Path(sys.argv[1])
-login = Login(folder / "login", announce=print, accounts=Killed(folder / "wallet.json"))
+before = Killed(folder / "wallet.json")
+login = Login(folder / "login", announce=print, adopt=before.adopt, adopted=before.adopted)
 asyncio.run(login.claim(PROOF, OPENER))
 """
 
 
 def new_login(folder: Path) -> Login:
-    return Login(folder / "login", announce=lambda _: None, accounts=ThrowAway(folder / "wallet.json"))
+    before = ThrowAway(folder / "wallet.json")
+    return Login(folder / "login", announce=lambda _: None, adopt=before.adopt, adopted=before.adopted)
 
 
 def test_a_kill_before_the_plain_passphrase_is_forgotten_loses_nothing(tmp_path: Path) -> None:

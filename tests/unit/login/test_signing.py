@@ -29,11 +29,6 @@ def remote(tab: Page, tmp_path: Path) -> RemoteWallet:
     return RemoteWallet(f"http://localhost:{tab.port}", tmp_path / "login" / "node.token", address)
 
 
-def sign(tab: Page, fields: object) -> Any:
-    headers: dict[str, str | None] = {"Origin": None, "Sec_Fetch_Site": None, "Authorization": f"Bearer {tab.token}"}
-    return tab.post("/api/sign-transaction", {"transaction": fields}, **headers)
-
-
 @pytest.mark.parametrize("to", [ASKED["to"], None])
 def test_the_chains_client_signs_through_it(tab: Page, tmp_path: Path, to: str | None) -> None:
     wallet = remote(tab, tmp_path)
@@ -72,20 +67,17 @@ def test_a_restart_goes_on_signing(tmp_path: Path) -> None:
     [{"value": 1}, {"type": 0}, {"gas": -1}, {"nonce": 1 << 63}, {"nonce": 1.5}, {"to": "0x12"}, {"to": None},
      {"data": "0x1"}, {"data": "0x11\n"}, {"accessList": []}, {"chainId": "1"}],
 )  # fmt: skip
-def test_what_is_no_such_transaction_is_refused(tab: Page, change: dict[str, object]) -> None:
-    tab.claim_with(Authenticator())
-    refused = sign(tab, FIELDS | change)
+def test_what_is_no_such_transaction_is_refused(owned: Page, change: dict[str, object]) -> None:
+    refused = owned.sign(FIELDS | change)
     assert refused.status == 400 and refused.error
 
 
 @pytest.mark.parametrize("field", sorted(FIELDS.keys() - {"to"}))
-def test_every_field_is_needed(tab: Page, field: str) -> None:
-    tab.claim_with(Authenticator())
-    assert field in sign(tab, {key: value for key, value in FIELDS.items() if key != field}).error
+def test_every_field_is_needed(owned: Page, field: str) -> None:
+    assert field in owned.sign({key: value for key, value in FIELDS.items() if key != field}).error
 
 
-def test_a_session_alone_signs_nothing(tab: Page) -> None:
-    tab.claim_with(Authenticator())
-    assert tab.post("/api/sign-transaction", {"transaction": FIELDS}).status == 403
-    refused = tab.post("/api/sign-transaction", {"transaction": FIELDS}, Origin=None, Sec_Fetch_Site=None)
+def test_a_session_alone_signs_nothing(owned: Page) -> None:
+    assert owned.post("/api/sign-transaction", {"transaction": FIELDS}).status == 403
+    refused = owned.post("/api/sign-transaction", {"transaction": FIELDS}, Origin=None, Sec_Fetch_Site=None)
     assert refused.status == 401

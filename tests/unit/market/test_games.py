@@ -11,18 +11,7 @@ from hypothesis import strategies as st
 
 from codezero.errors import MarketError
 from codezero.market import games
-from codezero.market.games import (
-    ONE,
-    STAKE,
-    STEPS,
-    Evidence,
-    Game,
-    GameReport,
-    MarketPost,
-    Reports,
-    parse_post,
-    standing,
-)
+from codezero.market.games import ONE, STEPS, Evidence, Game, GameReport, MarketPost, Reports, parse_post, standing
 
 encode, decode = msgspec.msgpack.encode, msgspec.msgpack.decode
 PEER = peer(40)
@@ -109,7 +98,7 @@ def plain(reports: dict[str, Reports], right: bool) -> dict[str, float]:
                 before = [standing(of, step - 1) for other, of in reports.items() if other != name] if step else []
                 known = [value / ONE for value in before if value is not None]
                 p = sum(known) / len(known) if known else 0.5
-                wins[name] += STAKE * games.WEIGHTS[step] * ((p - right) ** 2 - (q / ONE - right) ** 2)
+                wins[name] += games.STAKE * games.WEIGHTS[step] * ((p - right) ** 2 - (q / ONE - right) ** 2)
     return wins
 
 
@@ -119,7 +108,7 @@ def test_it_pays_what_the_formula_says_and_nobody_loses_more_than_the_stake(seed
     for right in (True, False):
         wins = games.pay(reports, right)
         assert wins == {name: round(win) for name, win in plain(reports, right).items()}
-        assert min(wins.values()) >= -STAKE
+        assert min(wins.values()) >= -games.STAKE
         assert games.pay(dict(reversed(reports.items())), right) == wins
 
 

@@ -95,11 +95,7 @@ def rows(count: int = WINDOW, **shares: float | str) -> list[Metrics]:
     [
         (rows(learned_share=0.5, wrong_share=0.5), [], ""),
         (rows(9, learned_share=0.0, wrong_share=1.0), [], ""),
-        (
-            rows(learned_share=0.09, wrong_share=0.9),
-            ["little wrong"],
-            "9.0 % of the attempts of 10 iterations teach: 9",
-        ),
+        (rows(learned_share=0.09, wrong_share=0.9), ["little wrong"], "9.0 % of the attempts of 10 iterations"),
         (rows(learned_share=0.0, right_share=0.6, wrong_share=0.4), ["little right"], "choose harder data.sources"),
         (rows(learned_share=0.0, failing_share=1.0), ["little failing"], "easier data.sources"),
         (rows(1, learned_share=0.6, cut_off_share=0.4), ["cut_off"], "40.0 % of the attempts are cut off"),

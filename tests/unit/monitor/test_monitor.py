@@ -19,13 +19,13 @@ from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.rollouts_db import read_page
 from codezero.monitor.run_types import RunView
 from codezero.monitor.run_view import plain_line
-from codezero.monitor.terminal import PlainView, StartView, SwarmView, plain_row, render_rows, summarise
+from codezero.monitor.terminal import LiveView, PlainView, SwarmView, plain_row, render_rows, summarise
 from codezero.monitor.text import readable_name
 from codezero.system.signals import Share
 
 
 def monitor(folder: Path, view: str = "off") -> RunMonitor:
-    return RunMonitor(folder=folder, view=view, identity=PEER, swarm_kind="local", facts={"solver": "nano"})
+    return RunMonitor(folder=folder, view=view, identity=PEER, facts={"swarm": "local", "solver": "nano"})
 
 
 def played(folder: Path, upto: int, view: str = "off") -> RunMonitor:
@@ -137,7 +137,7 @@ def test_groups_are_kept_and_only_own_ones_are_on_the_screen(tmp_path: Path) -> 
 
 def test_a_start_on_a_terminal_is_one_line_that_moves_and_is_gone_afterwards() -> None:
     out = io.StringIO()
-    view = StartView(Console(file=out, force_terminal=True, width=60))
+    view = LiveView(Console(file=out, force_terminal=True, width=60))
     view.close()
     for doing in ("loading the libraries", "loading the \x1b[2Jsolver"):
         view.busy(doing)

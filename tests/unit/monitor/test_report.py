@@ -22,17 +22,12 @@ def test_a_rise_is_told_with_its_intervals(tmp_path: Path) -> None:
     assert "rose by 31.0 points: 21.0 % [18.0, 24.0] to 52.0 % [49.0, 55.0]" in page
     assert "do not overlap" in page
     for wanted in (
-        "pass@8",
-        "|  | iteration 0 | iteration 25 |",
+        "pass@8", "|  | iteration 0 | iteration 25 |",
         "| executed average@8 | 21.0 % [18.0, 24.0] | 52.0 % [49.0, 55.0] |",
-        "| level | iteration 0 | iteration 25 |",
-        "| 1 | 31.0 % | 62.0 % |",
-        "| AUROC within groups | AUROC over problems |",
-        "| 0.71 [0.64, 0.77], of 695 pairs | 0.980 |",
-        "12,346 tokens",
-        "2 at the end",
-        "return sum(numbers)",
-    ):
+        "| level | iteration 0 | iteration 25 |", "| 1 | 31.0 % | 62.0 % |",
+        "| AUROC within groups | AUROC over problems |", "| 0.71 [0.64, 0.77], of 695 pairs | 0.980 |",
+        "12,346 tokens", "2 at the end", "return sum(numbers)",
+    ):  # fmt: skip
         assert wanted in page, wanted
     assert "./run_swarm.sh swarm up --nodes 3" in page and "./run_swarm.sh run model=qwen" in page
 
@@ -72,6 +67,7 @@ def test_one_exam_is_no_comparison(tmp_path: Path) -> None:
     assert "|  | iteration 0 |\n| --- | --- |\n| executed average@8 | 21.0 % [18.0, 24.0] |\n" in page
     assert "| level | iteration 0 |\n| --- | --- |\n| 1 | 31.0 % |\n" in page
     assert not [line for line in page.splitlines() if line.count("21.0 %") > 1 or line.count("iteration 0") > 1]
+    assert "50.0 %" in reported(tmp_path, [exam_row(0, 0.2), exam_row(25, 0.5)])  # the second replaces the first
 
 
 def test_another_number_of_samples_keeps_its_name(tmp_path: Path) -> None:
@@ -130,8 +126,3 @@ def test_tolerated_errors_are_counted_over_restarts(tmp_path: Path) -> None:
     rows: list[Metrics] = [row(i) | ({} if c is None else {"tolerated/SwarmError": c}) for i, c in enumerate(counts)]
     assert folded(*rows).survived == {"SwarmError": 5}
     assert "tolerated errors: SwarmError (5)" in reported(tmp_path, rows)
-
-
-def test_a_second_report_replaces_the_first(tmp_path: Path) -> None:
-    reported(tmp_path, [exam_row(0, 0.2)])
-    assert "50.0 %" in reported(tmp_path, [exam_row(0, 0.2), exam_row(25, 0.5)])

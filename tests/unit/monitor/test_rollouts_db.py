@@ -28,6 +28,7 @@ from codezero.monitor.rollouts_db import (
     read_page,
     read_rollout,
 )
+from codezero.monitor.run_types import Rollout, RolloutLine
 from codezero.types import ScoredGroup, Source, Status
 
 HOSTILE = '<img src=x onerror="alert(1)">\x00\x1b[2J\u202eevil\u2066 </script>\ud800\u2028'
@@ -54,6 +55,17 @@ def by(peer: str, scored: ScoredGroup) -> ScoredGroup:
 
 def saying(text: str, count: int = 2) -> ScoredGroup:
     return group("What?", (text,) * count)
+
+
+def kept_of(folder: Path, scored: ScoredGroup) -> tuple[RolloutLine, Rollout]:
+    """The only group of a store, as a list and as its own page show it."""
+    made = store(folder)
+    made.add(1, [scored])
+    (line,) = read_page(folder).rollouts
+    whole = read_rollout(folder, line.id)
+    made.close()
+    assert whole is not None
+    return line, whole
 
 
 def disk_bytes(folder: Path) -> int:
@@ -89,27 +101,16 @@ def test_own_groups_and_those_of_peers_can_be_asked_for(tmp_path: Path) -> None:
 
 
 def test_hostile_text_is_kept_as_text_and_cut_to_size(tmp_path: Path) -> None:
-    made = store(tmp_path)
-    made.add(1, [saying(HOSTILE + "x" * 1_000_000)])
-    (line,) = read_page(tmp_path).rollouts
-    whole = read_rollout(tmp_path, line.id)
-    made.close()
-    assert whole is not None
-    one = whole.attempts[0]
+    one = kept_of(tmp_path, saying(HOSTILE + "x" * 1_000_000))[1].attempts[0]
     assert one.text.startswith(HOSTILE.replace("\ud800", "?")) and one.cut
     assert len(one.text.encode()) <= MAX_TEXT and disk_bytes(tmp_path) < 200_000
 
 
 def test_what_could_not_be_judged_has_no_reward_and_no_zero(tmp_path: Path) -> None:
-    scored = group()
     verdicts = (verdict(0.0, "no answer", status=Status.UNAVAILABLE), verdict(float("nan")))
-    made = store(tmp_path)
-    made.add(1, [dataclasses.replace(scored, verdicts=verdicts)])
-    (line,) = read_page(tmp_path).rollouts
-    whole = read_rollout(tmp_path, line.id)
-    made.close()
+    line, whole = kept_of(tmp_path, dataclasses.replace(group(), verdicts=verdicts))
     assert line.rewards == [None, None]
-    assert whole and whole.attempts[0].correctness is None and whole.attempts[0].reasons == ["no answer"]
+    assert whole.attempts[0].correctness is None and whole.attempts[0].reasons == ["no answer"]
 
 
 def test_a_fast_run_keeps_a_few_a_second_and_peers_get_their_half(tmp_path: Path) -> None:
@@ -224,22 +225,16 @@ def test_many_may_read_while_it_is_written(tmp_path: Path) -> None:
 
 
 def test_attempts_beyond_the_bound_are_left_out(tmp_path: Path) -> None:
-    made = store(tmp_path)
-    made.add(1, [saying("a", 70)])
-    (line,) = read_page(tmp_path).rollouts
-    made.close()
-    assert len(line.rewards) == 64
+    assert len(kept_of(tmp_path, saying("a", 70))[0].rewards) == 64
 
 
 def test_problems_without_a_level_get_that_of_their_success_also_after_a_restart(tmp_path: Path) -> None:
     def attempted(number: int, *successes: float, level: int | None = None) -> ScoredGroup:
         scored = saying("x", len(successes))
         problem = dataclasses.replace(scored.group.problem, id=f"{number:064}", source=Source.MBPP, level=level)
-        told = tuple(verdict(success, status=status_of(success)) for success in successes)
+        status = {True: Status.UNAVAILABLE, False: Status.JUDGED}
+        told = tuple(verdict(success, status=status[success < 0]) for success in successes)
         return ScoredGroup(dataclasses.replace(scored.group, problem=problem), told)
-
-    def status_of(success: float) -> Status:
-        return Status.UNAVAILABLE if success < 0 else Status.JUDGED
 
     kept = store(tmp_path)
     easy, mixed, hard = attempted(1, 1.0, 0.9), attempted(2, 1.0, 0.0), attempted(3, 0.1, 0.0)

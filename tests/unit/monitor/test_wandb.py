@@ -49,7 +49,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
 def monitored(folder: Path) -> RunMonitor:
     wandb = WandbRun("team/project", FACTS, folder, folder / "logs")
-    return RunMonitor(folder=folder, view="off", identity="QmPeer", swarm_kind="local", facts={}, wandb=wandb)
+    return RunMonitor(folder=folder, view="off", identity="QmPeer", facts={"swarm": "local"}, wandb=wandb)
 
 
 def played(folder: Path, iterations: int = 3) -> list[Metrics]:

@@ -27,8 +27,7 @@ from codezero.errors import ChainError, EndpointError
 from codezero.evaluator.openai_judge import OLLAMA_LOGPROBS, server_version
 from codezero.ops import doctor as machine
 from codezero.ops import doctor_network as network
-from codezero.ops.doctor import judge_memory
-from codezero.ops.findings import Check, CheckState, Finding, diagnose, fail, healthy, line, ok, warn
+from codezero.ops.doctor import Check, CheckState, Finding, diagnose, fail, healthy, judge_memory, line, ok, warn
 from codezero.swarm.network_status import NetworkStatus
 
 GIB = 2**30

@@ -14,8 +14,7 @@ from codezero.chain.build import read_only
 from codezero.chain.invitation import Invitation, encode_code, read_invitation, signed, write_invitation
 from codezero.chain.provider import ChainClient
 from codezero.chain.wallet import KeystoreWallet
-from codezero.config import NodeConfig
-from codezero.config.contradictions import PLUGIN_KEYS, SOURCE_KEYS, plugins_of
+from codezero.config import PLUGIN_KEYS, SOURCE_KEYS, NodeConfig, plugins_of
 from codezero.errors import ChainError, ConfigError, InviteError, UnreachableError
 from codezero.ops import founding
 from codezero.ops.founding import create_swarm, joined

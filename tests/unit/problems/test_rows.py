@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.errors import ProblemError
-from codezero.evaluator.canaries import CanaryKind, CanaryLibrary, draw_canaries, proven
+from codezero.evaluator.calibration import CanaryKind, CanaryLibrary, draw_canaries, proven
 from codezero.problems.rows import MAX_CASES, read_row
 from codezero.sandbox.base import TRUTH, Job
 from codezero.sandbox.monty import MontySandbox
@@ -122,8 +122,7 @@ def test_arguments_and_outputs_stay_what_they_are(pairs: list[tuple[list[Any], s
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        (line(DEEPCODER, tests="["), "truncated"),
-        (line(DEEPCODER, tests="[]"), "of type nothing"),
+        (line(DEEPCODER, tests="["), "truncated"), (line(DEEPCODER, tests="[]"), "of type nothing"),
         (line(DEEPCODER, tests=[]), "tests"),
         (line(DEEPCODER, tests='[{"input": ' + "[" * 5000), "recursion|truncated"),
         (line(DEEPCODER, tests='[{"input": "1"}]'), "output"),
@@ -137,19 +136,13 @@ def test_arguments_and_outputs_stay_what_they_are(pairs: list[tuple[list[Any], s
         (line(DEEPCODER, tests='[{"input": [], "output": 1, "type": "function_call"}]'), "function_call: not of one"),
         (line(DEEPCODER, tests=calls(([1], 2))[:-1] + ', {"input": "", "output": ""}]'), "of one known"),
         (line(DEEPCODER, tests=calls(([], 2))[:-1] + "," + calls(([], 2), name="g")[1:]), "of one"),
-        (line(DEEPCODER, tests=calls((["x" * 10**5], 2))), "no tests"),
-        (b"{", "truncated"),
-        (b"[]", "object"),
-        (b"{}", "neither a row of MBPP"),
-        (line(MBPP, test_list=[]), "test_list"),
-        (line(MBPP, test_list=["assert"]), "test 1"),
-        (line(MBPP, test_list=["assert 1 == 1"]), "no test calls"),
-        (line(MBPP, code=7), "code"),
-        (line(MBPP, text=""), "question"),
-        (line(CONTEST, public_tests={}, private_tests={}), "no tests"),
-        (line(CONTEST, solutions=None), "solutions"),
+        (line(DEEPCODER, tests=calls((["x" * 10**5], 2))), "no tests"), (b"{", "truncated"), (b"[]", "object"),
+        (b"{}", "neither a row of MBPP"), (line(MBPP, test_list=[]), "test_list"),
+        (line(MBPP, test_list=["assert"]), "test 1"), (line(MBPP, test_list=["assert 1 == 1"]), "no test calls"),
+        (line(MBPP, code=7), "code"), (line(MBPP, text=""), "question"),
+        (line(CONTEST, public_tests={}, private_tests={}), "no tests"), (line(CONTEST, solutions=None), "solutions"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_with_a_row_is_named(row: bytes, why: str):
     with pytest.raises(ProblemError, match=why):
         read_row(row)

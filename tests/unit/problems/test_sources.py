@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -32,13 +32,17 @@ class Memory:
 
     def shards(self) -> list[str]:
         self.gate.wait()
-        if self.lost:
-            raise ProblemError("the set cannot be read: lost")
-        return list(self.parts)
+        return list(self.unlost(self.parts))
 
     def rows(self, shard: str, start: int) -> Iterator[dict]:
         self.opened += 1
-        yield from self.parts[shard][start:]
+        yield from self.unlost(self.parts[shard][start:])
+
+    def unlost(self, parts: Iterable) -> Iterator:
+        for part in parts:
+            if self.lost:
+                raise ProblemError("the set cannot be read: lost")
+            yield part
 
 
 def shelf(rows: Memory, peer: str = "a", fits=lambda _: True, wait_seconds: float = 10.0) -> DataSource:
@@ -256,12 +260,15 @@ def test_no_more_are_taken_than_of_a_file(monkeypatch: pytest.MonkeyPatch) -> No
     ("name", "words"),
     [("failing", "own.py:failing raised KeyError: 'gone'"), ("strange", "returned a row of type int; a row is a dict")],
 )
-def test_one_that_fails_is_a_source_that_cannot_be_read(name: str, words: str) -> None:
+def test_one_that_fails_is_a_source_that_cannot_be_read(
+    name: str, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
     rows = open_rows(f"own.py:{name}")
     with pytest.raises(ProblemError, match=words):
         list(rows.rows(rows.name, 0))
     stream = mixed(f"own.py:{name}", batch=2)
-    assert len(stream.next_batch([])) == 2 and words in stream.stand_ins
+    assert len(stream.next_batch([])) == len(stream.next_batch([])) == 2 and words in stream.stand_ins
+    assert sum("stand in" in record.message for record in caplog.records) == 1, "it is tried again, and said once"
 
 
 @pytest.mark.parametrize("name", ["own.py:nothing", "away.py:rows", "own.py:number"])

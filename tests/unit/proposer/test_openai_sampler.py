@@ -71,16 +71,6 @@ def test_a_server_that_cannot_constrain_is_asked_without_from_then_on(server: Se
     assert ["response_format" in body for body in server.state.bodies] == [True, False, False]
 
 
-def test_names_that_were_written_are_shown_and_refused(server: Server) -> None:
-    with sampler(server) as one:
-        writer = proposer(one)
-        assert len(writer.propose([1])) == 1
-        says(server, writes(json.dumps({**PROBLEM, "question": PROBLEM["question"].replace("plus 2", "plus two")})))
-        assert writer.propose([1]) == []
-    assert "under another name: add_two" in server.state.bodies[1]["messages"][0]["content"]
-    assert writer.metrics()["proposer/refused_duplicate"] == 1
-
-
 @pytest.mark.parametrize("mode", ["503", "401", "404", "redirects", "closes", "huge"])
 def test_a_server_that_answers_nothing_costs_this_rounds_proposals_and_is_left_alone(server: Server, mode: str) -> None:
     server.state.mode = mode

@@ -1,17 +1,15 @@
 """Real server processes: what they decode, which version they are of, and what a failure of one costs."""
 
-import json
 import os
 import signal
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Generator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import msgspec
 import psutil
 import pytest
@@ -22,22 +20,22 @@ from codezero.errors import RolloutError
 from codezero.models.generation import Drawn
 from codezero.rollout import client as client_module
 from codezero.rollout.client import RolloutServer, RolloutServers, ServerProcess, build_door, serving
-from codezero.weights.versions import FolderSource, delta_file, read_manifest
+from codezero.weights.versions import VersionSource, delta_file, read_manifest
 
-Parts = tuple[VersionedPolicy, list[ServerProcess]]
+Parts = tuple[VersionedPolicy, list[RolloutServer]]
 
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Generator[Parts]:
     folder = tmp_path_factory.mktemp("rollout")
     policy = VersionedPolicy(folder / "weights")
-    with little_servers(policy.folder, 2, folder / "logs") as processes:
-        yield policy, processes
+    with little_servers(policy.folder, 2, folder / "logs") as servers:
+        yield policy, servers
 
 
 @pytest.fixture
 def client(parts: Parts) -> Generator[RolloutServers]:
-    with client_of(parts[0], [process.server for process in parts[1]]) as client:
+    with client_of(parts[0], parts[1]) as client:
         yield client
 
 
@@ -45,8 +43,8 @@ def draw(client: RolloutServers, repeats: int = 4, most: int = 12) -> list[Drawn
     return client.draw(PROMPTS, repeats, most, 1.0, 5)
 
 
-def pid_of(process: ServerProcess) -> int:
-    port = process.server.address.rpartition(":")[2]
+def pid_of(server: RolloutServer) -> int:
+    port = server.address.rpartition(":")[2]
     (pid,) = (each.pid for each in psutil.Process().children() if f'"port":{port}' in " ".join(each.cmdline()))
     return pid
 
@@ -60,39 +58,34 @@ def wait_for_fit(client: RolloutServers, count: int) -> None:
 
 def ask(address: str, route: str, body: object = None) -> tuple[int, Any]:
     """Status, and the JSON of a 200 or the text of another answer."""
-    data = None if body is None else msgspec.json.encode(body)
-    request = urllib.request.Request(f"{address}/{route}", data, {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
+    method, content = ("GET", None) if body is None else ("POST", msgspec.json.encode(body))
+    answer = httpx2.request(method, f"{address}/{route}", content=content, timeout=60, trust_env=False)
+    return answer.status_code, answer.json() if answer.status_code == 200 else answer.text
 
 
 @pytest.mark.slow
 def test_servers_draw_what_this_process_draws_before_and_after_pushes(parts: Parts, client: RolloutServers) -> None:
-    policy, processes = parts
+    policy, servers = parts
     for push in range(6):
         client.follow(policy.publish(anchor=push in (0, 3)))
         assert nearly(draw(client), policy.draw())
-    for process in processes:  # whichever answers
-        with client_of(policy, [process.server]) as alone:
-            alone.follow(read_manifest(FolderSource(policy.folder)).versions[-1])
+    for server in servers:  # whichever answers
+        with client_of(policy, [server]) as alone:
+            alone.follow(read_manifest(VersionSource(policy.folder)).versions[-1])
             assert nearly(draw(alone), policy.draw())
     assert client.metrics()["rollout/failed_requests"] == 0
 
 
 @pytest.mark.slow
 def test_a_server_that_is_killed_costs_a_try_and_comes_back_with_the_newest_version(parts: Parts) -> None:
-    policy, processes = parts
-    stop, restarts = threading.Event(), processes[0].server.restarts
+    policy, servers = parts
+    stop, restarts = threading.Event(), servers[0].restarts
 
     def kill() -> None:
         stop.wait(0.3)
-        os.kill(pid_of(processes[0]), signal.SIGKILL)
+        os.kill(pid_of(servers[0]), signal.SIGKILL)
 
-    with client_of(policy, [process.server for process in processes]) as client:
+    with client_of(policy, servers) as client:
         client.follow(policy.publish(anchor=True))
         killer = threading.Thread(target=kill)
         killer.start()
@@ -101,21 +94,21 @@ def test_a_server_that_is_killed_costs_a_try_and_comes_back_with_the_newest_vers
         assert len(drawn) == 20 * len(PROMPTS) * 8 and {each.version for each in drawn} == {policy.number}
         assert client.metrics()["rollout/failed_requests"]
         wait_for_fit(client, 2)
-    assert processes[0].server.restarts == restarts + 1
-    with client_of(policy, [processes[0].server]) as alone:  # of two at once each would push its own version
+    assert servers[0].restarts == restarts + 1
+    with client_of(policy, [servers[0]]) as alone:  # of two at once each would push its own version
         alone.follow(policy.publish())
         wait_for_fit(alone, 1)
         assert nearly(draw(alone), policy.draw())
 
 
 def test_closing_ends_what_is_drawn_and_blames_no_server(parts: Parts, caplog: pytest.LogCaptureFixture) -> None:
-    policy, processes = parts
+    policy, servers = parts
     with ThreadPoolExecutor(1) as pool:
-        with client_of(policy, [process.server for process in processes]) as client:
+        with client_of(policy, servers) as client:
             client.follow(policy.publish(anchor=True))
             caplog.clear()
             drawing = pool.submit(client.draw, PROMPTS * 100, 8, 40, 1.0, 5)
-            while not any(process.server.active for process in processes):
+            while not any(server.active for server in servers):
                 time.sleep(0.01)
         with pytest.raises(CancelledError):
             drawing.result(timeout=60)
@@ -126,14 +119,14 @@ def test_closing_ends_what_is_drawn_and_blames_no_server(parts: Parts, caplog: p
 def test_a_server_that_hangs_costs_a_try_and_is_replaced(
     parts: Parts, client: RolloutServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy, processes = parts
+    policy, servers = parts
     client.follow(policy.publish())
     wait_for_fit(client, 2)
     monkeypatch.setattr(client_module, "FIRST_SECONDS", 3.0)
     monkeypatch.setattr(client_module, "PUSH_SECONDS", 3.0)
     monkeypatch.setattr(client_module, "HUNG_SECONDS", 6.0)
     time.sleep(3 * client_module.WATCH_SECONDS)  # until it holds
-    os.kill(pid_of(processes[1]), signal.SIGSTOP)
+    os.kill(pid_of(servers[1]), signal.SIGSTOP)
     assert nearly(draw(client), policy.draw())
     assert client.metrics()["rollout/failed_requests"]
     client.follow(policy.publish())
@@ -144,7 +137,7 @@ def test_a_server_that_hangs_costs_a_try_and_is_replaced(
 
 @pytest.mark.parametrize("claim", ["999", "0"])
 def test_a_server_that_lies_about_its_version_is_left_out(parts: Parts, claim: str) -> None:
-    policy, processes = parts
+    policy, servers = parts
     version = policy.publish()
 
     async def lie(request: web.Request) -> web.Response:
@@ -159,7 +152,7 @@ def test_a_server_that_lies_about_its_version_is_left_out(parts: Parts, claim: s
     app.router.add_route("*", "/{route:.*}", lie)
     with serving(app, "127.0.0.1:0", "test", "") as port:
         liar = RolloutServer(f"http://127.0.0.1:{port}")
-        with client_of(policy, [liar, processes[0].server]) as client:
+        with client_of(policy, [liar, servers[0]]) as client:
             client.follow(version)
             assert client.metrics()["rollout/servers_fit"] == 2
             assert nearly(draw(client), policy.draw())
@@ -187,10 +180,10 @@ def test_cookies_of_a_server_are_not_kept(parts: Parts) -> None:
 
 
 def test_a_broken_delta_changes_nothing_and_an_anchor_heals(parts: Parts, client: RolloutServers) -> None:
-    policy, processes = parts
+    policy, servers = parts
     client.follow(policy.publish(anchor=True))
     wait_for_fit(client, 2)
-    address, before = processes[0].server.address, str(policy.number)
+    address, before = servers[0].address, str(policy.number)
     params = {"n": 1, "max_tokens": 5, "temperature": 1.0, "seed": 1, "stop_token_ids": [0], "logprobs": 0}
     request = {"model": "policy", "token_ids": PROMPTS[0], "sampling_params": params}
     drawn = ask(address, "inference/v1/generate", request)
@@ -208,11 +201,11 @@ def test_a_broken_delta_changes_nothing_and_an_anchor_heals(parts: Parts, client
 
 
 def test_another_version_than_the_announced_is_refused(parts: Parts, client: RolloutServers) -> None:
-    policy, processes = parts
+    policy, servers = parts
     client.follow(policy.publish())
     wait_for_fit(client, 2)
     target = {"update_info": {"number": policy.number, "state": "0" * 64}}
-    assert ask(processes[0].server.address, "update_weights", target)[0] == 409
+    assert ask(servers[0].address, "update_weights", target)[0] == 409
     assert nearly(draw(client), policy.draw())
 
 

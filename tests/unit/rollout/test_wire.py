@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codezero.errors import EndpointError
-from codezero.rollout.client import parse_answer, requests, serving
+from codezero.rollout.client import Sampling, parse_answer, requests, serving
 from codezero.rollout.little import LittleServer, LittleSettings
-from codezero.weights.versions import FolderSource
+from codezero.weights.versions import VersionSource
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=8,
 )
-PARAMS = requests(1, 2, 4, 1.0, 5, [0, 1])[0]
+PARAMS = requests(1, Sampling(2, 4, 1.0, 5, [0, 1]))[0]
 GOOD = {"model": "policy", "token_ids": [5, 6], "sampling_params": msgspec.to_builtins(PARAMS)}
 
 
@@ -31,7 +31,7 @@ def generate(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     policy = VersionedPolicy(tmp_path_factory.mktemp("wire") / "weights")
     policy.publish()
     limits = LittleSettings("", "", "cpu", "float32", 0, rows=3, context=32)
-    server = LittleServer(policy.loaded, FolderSource(policy.folder), limits)
+    server = LittleServer(policy.loaded, VersionSource(policy.folder), limits)
     with serving(server.app(), "127.0.0.1:0", "test", "") as port:
         yield f"http://127.0.0.1:{port}/inference/v1/generate"
 
@@ -192,5 +192,5 @@ def test_no_bytes_of_an_answer_do_more_than_be_refused(body: bytes) -> None:
 
 
 def test_ids_without_a_text_are_barred_in_the_form_of_vllm() -> None:
-    (params,) = requests(1, 1, 4, 0.0, 5, [0], {7: -1e4})
+    params = Sampling(1, 4, 0.0, 5, [0], logit_bias={7: -1e4})
     assert b'"logit_bias":{"7":-10000.0}' in msgspec.json.encode(params)

@@ -23,8 +23,7 @@ RIGHT = "def f(x):\n    return x * 2"
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[BubblewrapSandbox]:
-    reason = jail.why_not()
-    if reason:
+    if reason := jail.why_not():
         pytest.skip(reason)
     with BubblewrapSandbox(seconds=1, memory_mib=160) as sandbox:
         yield sandbox

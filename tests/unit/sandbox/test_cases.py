@@ -21,8 +21,7 @@ DOUBLE = "print(int(input()) * 2)"
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[BubblewrapSandbox]:
-    reason = jail.why_not()
-    if reason:
+    if reason := jail.why_not():
         pytest.skip(reason)
     with BubblewrapSandbox(seconds=1, memory_mib=160, total_seconds=4) as sandbox:
         yield sandbox

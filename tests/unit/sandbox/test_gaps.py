@@ -124,8 +124,7 @@ def monty() -> Iterator[MontySandbox]:
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[TieredSandbox]:
-    reason = jail.why_not()
-    if reason:
+    if reason := jail.why_not():
         pytest.skip(reason)
     with open_sandbox("auto") as sandbox:
         yield sandbox
@@ -230,8 +229,7 @@ def test_the_first_decides_and_the_second_is_not_even_started() -> None:
 
 
 def test_the_second_tells_what_the_first_cannot(caplog: pytest.LogCaptureFixture) -> None:
-    reason = jail.why_not()
-    if reason:
+    if reason := jail.why_not():
         pytest.skip(reason)
     stdio = Job("import heapq\nprint(heapq.nsmallest(1, [2, 1]))", (json.dumps({"input": "", "output": "[1]"}),), True)
     with open_sandbox("auto") as auto, open_sandbox("bubblewrap") as bubblewrap, open_sandbox("monty") as monty:

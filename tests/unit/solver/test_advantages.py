@@ -10,7 +10,7 @@ from builders.models import judged
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.solver.batch import LEAST_SPREAD, advantages, joint_advantages, outcomes
+from codezero.solver.batch import LEAST_SPREAD, advantages, merged_advantages, outcomes
 from codezero.types import Status
 
 REWARDS = st.lists(st.tuples(st.floats(0, 1, width=32), st.booleans()), min_size=1, max_size=16)
@@ -47,12 +47,12 @@ def test_what_cannot_be_trained_on_is_left_out_of_the_mean():
     group = judged(
         0, [1.0, 0.0, 0.0, 0.0], status=[Status.JUDGED, Status.JUDGED, Status.QUARANTINED, Status.UNAVAILABLE]
     )
-    assert joint_advantages([group], "none") == [[0.5, -0.5, 0.0, 0.0]]
+    assert merged_advantages([group], "none") == {id(group): [0.5, -0.5, 0.0, 0.0]}
 
 
 def test_a_certain_failure_is_trained_on():
     group = judged(0, [1.0, 0.0], status=[Status.JUDGED, Status.CERTAIN_FAILURE])
-    assert joint_advantages([group], "none") == [[0.5, -0.5]]
+    assert merged_advantages([group], "none") == {id(group): [0.5, -0.5]}
 
 
 def test_group_scale_is_one_standard_deviation():

@@ -34,10 +34,6 @@ def change(folder: Path, **fields: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
-def of_later_version(folder: Path) -> None:
-    (folder / "manifest.json").write_text(json.dumps({"format": FORMAT + 1, "new": [1, {"and": "unheard of"}]}))
-
-
 def of_earlier_version(folder: Path) -> None:
     (folder / "manifest.json").write_text(json.dumps({"format": FORMAT - 1, "parts": ["part"]}, indent=1))
 
@@ -70,8 +66,11 @@ def plain_file(folder: Path) -> None:
 
 
 HARMS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a later version": (of_later_version, f"manifest.json says format {FORMAT + 1}, of a later version"),
-    "an earlier version": (of_earlier_version, f"manifest.json says format {FORMAT - 1}, of an earlier version"),
+    "a later version": (
+        lambda folder: change(folder, format=FORMAT + 1, new=[1, {"and": "unheard of"}]),
+        f"manifest.json says format {FORMAT + 1}, and this program reads",
+    ),
+    "an earlier version": (of_earlier_version, f"manifest.json says format {FORMAT - 1}, and this program reads"),
     "another iteration": (
         lambda folder: change(folder, iteration=7),
         "manifest.json says iteration 7, and the folder is called 00000009",
@@ -82,15 +81,15 @@ HARMS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "another tokenizer": (
         lambda folder: change(folder, tokenizer="b" * 64),
-        "manifest.json says tokenizer bbbbbbbbbbbb, and this model's is aaaaaaaaaaaa",
+        f"manifest.json says tokenizer {'b' * 64}; this node has {'a' * 64}",
     ),
     "another shape": (
         lambda folder: change(folder, parameters={"head.weight": [4, 3], "norm.weight": [4]}),
-        "head.weight is [4, 3] there and [4, 2] here",
+        "head.weight is of shape (4, 3); this model has (4, 2)",
     ),
     "other names": (
         lambda folder: change(folder, parameters={"head.weight": [4, 2], "norm.bias": [4]}),
-        "only the checkpoint has norm.bias",
+        "norm.bias is of shape (4,); this model has none",
     ),
     "an unknown field": (
         lambda folder: change(folder, extra=1),

@@ -27,9 +27,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from codezero.config import NodeConfig, SolverConfig
+from codezero.config import NodeConfig, SolverConfig, TrainerConfig
 from codezero.config.learning import ModelConfig
-from codezero.config.training import TrainerConfig
 from codezero.errors import CheckpointError, ConfigError, RankError, RankMemoryError, RolloutError
 from codezero.models.load import LoadedModel
 from codezero.settings import compose
@@ -40,7 +39,8 @@ from codezero.solver.build import RANK, build_policy, deal_cards, load_policy
 from codezero.solver.learner import TrlLearner
 from codezero.solver.policy_files import MOMENTS
 from codezero.solver.remote import Begin, Progress, Ranks, RemoteLearner
-from codezero.weights.versions import FolderSource, PolicyVersion, read_manifest
+from codezero.system.child import is_there
+from codezero.weights.versions import PolicyVersion, VersionSource, read_manifest
 
 SECONDS = 120.0
 """By then a dead rank has to be noticed, on a busy machine."""
@@ -121,13 +121,6 @@ def furthest(these: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) ->
     return max(float((these[n] - others[n]).abs().max() / max(1.0, float(others[n].abs().max()))) for n in these)
 
 
-def gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 @pytest.mark.slow
 def test_five_updates_are_those_of_one_process(config: NodeConfig, trainer: Trainer, tmp_path: Path) -> None:
     single = alone(config)
@@ -176,7 +169,7 @@ def test_a_killed_rank_is_replaced_and_nothing_differs(trainer: Trainer, tmp_pat
     trainer.learner.update(uneven(1))
     weights = weights_in(saved(trainer.learner, tmp_path / "again"))
     assert all(torch.equal(weights[name], weight) for name, weight in expected.items())
-    assert trainer.learner.updates == 2 == read_manifest(FolderSource(trainer.versions)).versions[-1].number
+    assert trainer.learner.updates == 2 == read_manifest(VersionSource(trainer.versions)).versions[-1].number
 
 
 @pytest.mark.slow
@@ -213,10 +206,10 @@ def test_ranks_end_with_their_node() -> None:
         assert node.stdout is not None
         pids = [int(word) for word in node.stdout.readline().split()]
         time.sleep(0.5)
-        assert len(pids) == 2 and not any(gone(pid) for pid in pids)
+        assert len(pids) == 2 and all(map(is_there, pids))
         node.kill()
     deadline = time.monotonic() + SECONDS
-    while not all(gone(pid) for pid in pids):
+    while any(map(is_there, pids)):
         assert time.monotonic() < deadline
         time.sleep(0.1)
 

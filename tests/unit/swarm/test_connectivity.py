@@ -17,13 +17,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders.swarm import SWARM, WITH_HIVEMIND, eventually, fast_identity, group, scored, started
+from builders.swarm import SWARM, WITH_HIVEMIND, eventually, fast_identity, group, scored, started, write_status
 
 from codezero.config import SwarmConfig
 from codezero.errors import ConfigError, SwarmError
 from codezero.monitor.metrics_file import LABEL
 from codezero.swarm import network_status
-from codezero.swarm.hivemind_swarm import HivemindSwarm
+from codezero.swarm.base import HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.network_status import (
     FILE,
@@ -34,7 +34,6 @@ from codezero.swarm.network_status import (
     own_addresses,
     port_of,
     read_status,
-    write_status,
 )
 from codezero.swarm.supervisor import network_settings
 

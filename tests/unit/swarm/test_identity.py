@@ -1,20 +1,40 @@
-"""The identity file: who may read it, what it proves, and that libp2p's own library agrees."""
+"""Identities: who may read the file, what it proves, one living node of each, and who belongs to a swarm."""
 
 import json
+import logging
 import os
+import signal
+import stat
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import base58
+import msgspec
+import psutil
 import pytest
+from builders.swarm import Clock, eventually, fast_identity, started
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.cli import main
-from codezero.errors import IdentityError
-from codezero.swarm.identity import Identity, peer_id_of, verify
+from codezero.errors import ConfigError, IdentityError
+from codezero.swarm import identity
+from codezero.swarm.identity import (
+    CHECK_SECONDS,
+    MAX_LIST,
+    AllowList,
+    Identity,
+    Members,
+    open_to_all,
+    peer_id_of,
+    verify,
+)
+from codezero.swarm.supervisor import FILE, IdentityLock, NetworkReady
 
 
 @pytest.fixture(scope="module")
@@ -148,3 +168,260 @@ def test_the_commands_show_export_and_import(tmp_path: Path, capsys: pytest.Capt
     assert main(["identity", "import", str(there), f"swarm.identity={here}"]) == 2
     assert "never overwritten" in capsys.readouterr().err
     assert Identity.load(back).peer_id == peer
+
+
+@pytest.fixture
+def pem(tmp_path: Path) -> Path:
+    path = tmp_path / "swarm.pem"
+    Identity.load_or_create(path)
+    return path
+
+
+def test_a_second_node_with_the_same_identity_is_refused_and_told_what_to_do(pem: Path) -> None:
+    first, second = IdentityLock(pem, pem.parent), IdentityLock(pem, pem.parent)
+    first.take()
+    with pytest.raises(IdentityError, match=r"swarm\.identity=FILE"):
+        second.take()
+    first.release()
+    second.take()
+    second.release()
+
+
+def test_a_node_refuses_to_start_where_another_lives(tmp_path: Path) -> None:
+    with started(tmp_path, "alice"), pytest.raises(IdentityError, match="in use"), started(tmp_path, "alice"):
+        pass
+
+
+def test_the_identity_is_free_when_its_node_was_killed(pem: Path) -> None:
+    script = f"""
+import sys, time
+from pathlib import Path
+from codezero.swarm.supervisor import IdentityLock
+lease = IdentityLock(Path({str(pem)!r}), Path({str(pem.parent)!r}))
+lease.take()
+print("held", flush=True)
+time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout and holder.stdout.readline() == "held\n"
+        with pytest.raises(IdentityError):
+            IdentityLock(pem, pem.parent).take()
+        holder.kill()
+    lease = IdentityLock(pem, pem.parent)
+    lease.take()
+    lease.release()
+
+
+def hung(folder: Path) -> tuple["subprocess.Popen[bytes]", NetworkReady]:
+    """A process that looks like the daemon of a killed node, does not end on its own, and left its socket."""
+    socket = folder / "hivemind-p2pd-x1.sock"
+    command = [sys.executable, "-c", "import sys, time; time.sleep(600)", f"-listen=/unix{socket}"]
+    os.mknod(socket, stat.S_IFSOCK | 0o600)
+    process = subprocess.Popen(command)
+    eventually(lambda: str(socket) in " ".join(psutil.Process(process.pid).cmdline()))
+    process.send_signal(signal.SIGSTOP)
+    return process, NetworkReady(addresses=[], daemon=process.pid, sockets=[str(socket)])
+
+
+def test_what_a_killed_node_left_running_is_ended_at_the_next_start(tmp_path: Path, pem: Path) -> None:
+    process, ready = hung(tmp_path)
+    (tmp_path / FILE).write_bytes(msgspec.json.encode(ready))
+    lease = IdentityLock(pem, tmp_path)
+    lease.take()
+    assert process.wait(120) == -signal.SIGKILL
+    assert not Path(ready.sockets[0]).exists() and not (tmp_path / FILE).exists()
+    lease.release()
+
+
+def test_a_stranger_with_the_same_process_id_is_left_alone(tmp_path: Path, pem: Path) -> None:
+    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    precious = tmp_path / "precious"
+    precious.write_text("not a socket")
+    note = NetworkReady(
+        addresses=[], daemon=stranger.pid, sockets=[str(tmp_path / "hivemind-p2pd-x2.sock"), str(precious)]
+    )
+    (tmp_path / FILE).write_bytes(msgspec.json.encode(note))
+    lease = IdentityLock(pem, tmp_path)
+    lease.take()
+    lease.release()
+    time.sleep(0.1)
+    assert stranger.poll() is None and precious.exists()
+    stranger.kill()
+    stranger.wait()
+
+
+@pytest.mark.parametrize("note", [b"", b"{", b"[]", b'{"type":"Stop"}', b"\xff" * 100])
+def test_a_note_that_is_broken_stops_nobody(tmp_path: Path, pem: Path, note: bytes) -> None:
+    (tmp_path / FILE).write_bytes(note)
+    lease = IdentityLock(pem, tmp_path)
+    lease.take()
+    lease.release()
+
+
+ALICE, BOB, CAROL = fast_identity(1).peer_id, fast_identity(2).peer_id, peer_id_of(bytes(300))
+
+
+def listing(folder: Path, content: str | bytes) -> Path:
+    path = folder / "peers.txt"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def complaint(path: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        AllowList(path)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def running(folder: Path, content: str) -> tuple[AllowList, Clock, Callable[[str | bytes], None]]:
+    """A list, its clock, and a way to edit the file so that the next question looks at it."""
+    path, clock = listing(folder, content), Clock()
+    allowed = AllowList(path, clock)
+
+    def edit(new: str | bytes) -> None:
+        before = path.stat().st_mtime_ns
+        listing(folder, new)
+        os.utime(path, ns=(before + 1, before + 1))
+        clock.now += CHECK_SECONDS
+
+    return allowed, clock, edit
+
+
+def test_open_to_all_lets_everybody_in_who_has_a_peer_id() -> None:
+    everybody: Members = open_to_all
+    assert everybody(ALICE) and everybody(CAROL)
+    assert not everybody("") and not everybody("x" * 10_000) and not everybody(ALICE + "\n")
+
+
+def test_a_list_admits_only_whom_it_names(tmp_path: Path) -> None:
+    allowed: Members = AllowList(listing(tmp_path, f"{ALICE}\n{CAROL}\n"))
+    assert allowed(ALICE) and allowed(CAROL) and not allowed(BOB)
+
+
+def test_comments_blank_lines_and_a_windows_editor_do_no_harm(tmp_path: Path) -> None:
+    text = f"# ours\r\n\r\n  {ALICE}  # alice's laptop\r\n\t\r\n{CAROL}\r\n{CAROL}"
+    allowed = AllowList(listing(tmp_path, b"\xef\xbb\xbf" + text.encode()))
+    assert allowed(ALICE) and allowed(CAROL)
+
+
+def test_an_empty_list_admits_nobody(tmp_path: Path) -> None:
+    allowed = AllowList(listing(tmp_path, "# nobody yet\n"))
+    assert not allowed(ALICE) and not allowed("")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"/ip4/10.0.0.1/tcp/38331/p2p/{ALICE}",
+        f"{ALICE} {BOB}",
+        "12D3KooW0000000000000000000000000000000000000000",
+        CAROL[:-1],
+        ALICE[:-1],
+        ALICE + "1",
+        "11",
+        "z" * 100_000,
+        base58.b58encode(b"\x12\x14" + bytes(32)).decode(),
+        base58.b58encode(b"\x00\x2b" + bytes(43)).decode(),
+    ],
+)
+def test_a_bad_line_is_named_by_file_and_number(tmp_path: Path, line: str) -> None:
+    message = complaint(listing(tmp_path, f"# first\n{BOB}\n{line}\n"))
+    assert message.startswith(f"{tmp_path / 'peers.txt'}, line 3: ") and "is no peer id" in message
+    assert len(message) < len(str(tmp_path)) + 250
+
+
+def test_a_bad_line_cannot_write_to_the_terminal(tmp_path: Path) -> None:
+    assert complaint(listing(tmp_path, b"\x1b[2J\xff\xfe\r\x00evil")).isprintable()
+
+
+def test_a_missing_list_a_folder_and_a_pipe_are_told_and_do_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "cannot read the allow-list" in complaint(tmp_path / "missing.txt")
+    assert "Is a directory" in complaint(tmp_path)
+    assert "not a regular file" in complaint(tmp_path / "pipe")
+
+
+def test_a_list_has_a_bound(tmp_path: Path) -> None:
+    AllowList(listing(tmp_path, b"#" * MAX_LIST))
+    assert "larger than" in complaint(listing(tmp_path, b"#" * (MAX_LIST + 1)))
+    assert "not a regular file" in complaint(Path("/dev/zero"))
+
+
+def test_an_edit_counts_without_a_restart(tmp_path: Path) -> None:
+    allowed, _, edit = running(tmp_path, ALICE)
+    edit(BOB)
+    assert allowed(BOB) and not allowed(ALICE)
+
+
+def test_the_file_is_looked_at_every_few_seconds_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed, clock, edit = running(tmp_path, ALICE)
+    looks: list[Path] = []
+    real = identity._stamp
+    monkeypatch.setattr(identity, "_stamp", lambda path: looks.append(path) or real(path))
+    edit(BOB)
+    clock.now -= 0.01
+    assert allowed(ALICE) and not looks
+    clock.now += 0.01
+    assert allowed(BOB)
+    assert [allowed(BOB) for _ in range(1000)] and len(looks) == 1
+
+
+def test_an_unchanged_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed, clock, _ = running(tmp_path, ALICE)
+    monkeypatch.setattr(identity, "_read_list", lambda path: pytest.fail("read again"))
+    clock.now += 10 * CHECK_SECONDS
+    assert allowed(ALICE)
+
+
+@pytest.mark.parametrize("broken", [f"{BOB}\nnonsense\n", b"#" * (MAX_LIST + 1)])
+def test_a_broken_edit_keeps_the_old_list_and_warns_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, broken: str | bytes
+) -> None:
+    allowed, clock, edit = running(tmp_path, ALICE)
+    edit(broken)
+    for _ in range(5):
+        assert allowed(ALICE) and not allowed(BOB)
+        clock.now += CHECK_SECONDS
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "the 1 peers named before remain" in caplog.text
+    edit(BOB)
+    assert allowed(BOB) and not allowed(ALICE)
+
+
+def test_a_list_that_is_deleted_keeps_its_peers_until_it_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    allowed, clock, edit = running(tmp_path, ALICE)
+    (tmp_path / "peers.txt").rename(tmp_path / "away.txt")
+    for _ in range(3):
+        clock.now += CHECK_SECONDS
+        assert allowed(ALICE) and not allowed(BOB)
+    assert len(caplog.records) == 1
+    (tmp_path / "away.txt").rename(tmp_path / "peers.txt")
+    edit(f"{ALICE}\n{BOB}")
+    assert allowed(BOB)
+
+
+def test_a_list_put_in_place_with_the_same_time_and_length_counts(tmp_path: Path) -> None:
+    allowed, clock, _ = running(tmp_path, ALICE)
+    old, new = (tmp_path / "peers.txt").stat(), tmp_path / "new.txt"
+    new.write_text(BOB)
+    os.utime(new, ns=(old.st_mtime_ns, old.st_mtime_ns))
+    os.replace(new, tmp_path / "peers.txt")
+    clock.now += CHECK_SECONDS
+    assert allowed(BOB) and not allowed(ALICE)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_list_or_one_clear_error(tmp_path_factory: pytest.TempPathFactory, raw: bytes) -> None:
+    path = listing(tmp_path_factory.mktemp("list"), raw)
+    try:
+        AllowList(path)
+    except ConfigError as error:
+        assert str(error).startswith(f"{path}, line ") and "\n" not in str(error)
+
+
+@given(st.binary(min_size=32, max_size=400))
+def test_every_peer_id_that_a_key_has_may_be_named(key: bytes) -> None:
+    assert identity._is_peer_id(peer_id_of(key)) and open_to_all(peer_id_of(key))

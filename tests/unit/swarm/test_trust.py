@@ -41,6 +41,16 @@ def node(limits: Limits = LIMITS, *, clock: Clock | None = None) -> tuple[PeerTr
     return PeerTrust(open_to_all, clock, limits), clock
 
 
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(NOW)
+
+
+@pytest.fixture
+def memory(clock: Clock) -> PeerTrust:
+    return node(clock=clock)[0]
+
+
 def seen(memory: PeerTrust, of: str = MALLORY) -> PeerLine:
     return next(one for one in memory.report() if one.peer == of)
 
@@ -59,8 +69,7 @@ def quarantine_length(memory: PeerTrust, clock: Clock, who: str = MALLORY) -> fl
     return clock.now - began
 
 
-def test_a_flood_is_refused_after_the_burst() -> None:
-    memory, clock = node()
+def test_a_flood_is_refused_after_the_burst(memory: PeerTrust, clock: Clock) -> None:
     granted = 0
     for tick in range(10):
         clock.now = NOW + tick
@@ -68,8 +77,7 @@ def test_a_flood_is_refused_after_the_burst() -> None:
     assert granted == LIMITS.requests_burst + 9 * LIMITS.requests_per_second
 
 
-def test_bytes_are_limited_as_well_as_requests() -> None:
-    memory, clock = node()
+def test_bytes_are_limited_as_well_as_requests(memory: PeerTrust, clock: Clock) -> None:
     assert memory.spend(MALLORY, size=int(LIMITS.bytes_burst))
     assert not memory.spend(MALLORY, size=1) and memory.spend(MALLORY, size=0)
     clock.now += 1
@@ -77,30 +85,26 @@ def test_bytes_are_limited_as_well_as_requests() -> None:
     assert memory.spend(MALLORY, size=int(LIMITS.bytes_per_second))
 
 
-def test_an_honest_peer_pulls_32_of_the_largest_bodies_at_once() -> None:
-    memory, _ = node()
+def test_an_honest_peer_pulls_32_of_the_largest_bodies_at_once(memory: PeerTrust) -> None:
     chunks = MAX_ITEMS * MAX_BODY // CHUNK
     assert all(memory.spend(ALICE, size=CHUNK) for _ in range(chunks))
     assert all(memory.spend(ALICE) for _ in range(3 * chunks))  # each asked for again, in vain
 
 
-def test_a_refused_request_takes_nothing() -> None:
-    memory, _ = node()
+def test_a_refused_request_takes_nothing(memory: PeerTrust) -> None:
     for _ in range(1000):
         assert not memory.spend(ALICE, size=int(LIMITS.bytes_burst) + 1)
         assert not memory.spend(ALICE, requests=int(LIMITS.requests_burst) + 1)
     assert memory.spend(ALICE, requests=int(LIMITS.requests_burst), size=int(LIMITS.bytes_burst))
 
 
-def test_waiting_buys_no_more_than_one_burst() -> None:
-    memory, clock = node()
+def test_waiting_buys_no_more_than_one_burst(memory: PeerTrust, clock: Clock) -> None:
     memory.spend(MALLORY)
     clock.now += 1e7
     assert sum(memory.spend(MALLORY) for _ in range(3000)) == LIMITS.requests_burst
 
 
-def test_a_clock_set_back_does_not_lock_out_and_gives_one_burst_at_most() -> None:
-    memory, clock = node()
+def test_a_clock_set_back_does_not_lock_out_and_gives_one_burst_at_most(memory: PeerTrust, clock: Clock) -> None:
     assert memory.spend(ALICE, requests=256) and not memory.spend(ALICE)
     clock.now -= 1e6
     assert sum(memory.spend(ALICE) for _ in range(3000)) == 256
@@ -134,8 +138,7 @@ def test_a_few_heavy_offences_or_many_light_ones_are_a_quarantine(offence: Offen
     assert not memory.spend(MALLORY)
 
 
-def test_one_light_offence_a_round_is_lived_with_when_bodies_come() -> None:
-    memory, clock = node()
+def test_one_light_offence_a_round_is_lived_with_when_bodies_come(memory: PeerTrust, clock: Clock) -> None:
     for _ in range(1000):
         clock.now += 60
         memory.blame(ALICE, Offence.SILENT)
@@ -152,8 +155,7 @@ def test_no_number_of_timeouts_is_a_quarantine(pauses: list[float]) -> None:
         assert memory.refusal(ALICE) == "" and memory.chance(ALICE) >= 0.2
 
 
-def test_timeouts_neither_begin_nor_lengthen_what_cheating_deserves() -> None:
-    memory, clock = node()
+def test_timeouts_neither_begin_nor_lengthen_what_cheating_deserves(memory: PeerTrust, clock: Clock) -> None:
     cheat(memory)
     for _ in range(100):
         memory.blame(MALLORY, Offence.FORGED)
@@ -163,8 +165,7 @@ def test_timeouts_neither_begin_nor_lengthen_what_cheating_deserves() -> None:
     assert seen(memory).penalty > LIMITS.threshold
 
 
-def test_a_peer_with_a_bad_line_is_drawn_less_and_recovers() -> None:
-    memory, clock = node()
+def test_a_peer_with_a_bad_line_is_drawn_less_and_recovers(memory: PeerTrust, clock: Clock) -> None:
     for _ in range(100):
         memory.blame(ALICE, Offence.TIMEOUT)
     assert 0 < memory.chance(ALICE) < memory.chance(BOB) == 1.0
@@ -172,8 +173,7 @@ def test_a_peer_with_a_bad_line_is_drawn_less_and_recovers() -> None:
     assert memory.chance(ALICE) > 0.99
 
 
-def test_a_quarantine_ends_and_doubles_with_each_repetition_up_to_a_bound() -> None:
-    memory, clock = node()
+def test_a_quarantine_ends_and_doubles_with_each_repetition_up_to_a_bound(memory: PeerTrust, clock: Clock) -> None:
     lengths: list[float] = []
     for _ in range(12):
         cheat(memory)
@@ -183,8 +183,7 @@ def test_a_quarantine_ends_and_doubles_with_each_repetition_up_to_a_bound() -> N
     assert lengths[-1] == longest
 
 
-def test_repetitions_are_forgiven_after_a_day_and_not_before() -> None:
-    memory, clock = node()
+def test_repetitions_are_forgiven_after_a_day_and_not_before(memory: PeerTrust, clock: Clock) -> None:
     cheat(memory)
     quarantine_length(memory, clock)
     clock.now += LIMITS.forgiven_seconds
@@ -195,8 +194,7 @@ def test_repetitions_are_forgiven_after_a_day_and_not_before() -> None:
     assert quarantine_length(memory, clock) == LIMITS.quarantine_seconds
 
 
-def test_a_penalty_halves_in_a_half_life() -> None:
-    memory, clock = node()
+def test_a_penalty_halves_in_a_half_life(memory: PeerTrust, clock: Clock) -> None:
     memory.blame(MALLORY, Offence.DIGEST)
     before = seen(memory).penalty
     clock.now += LIMITS.half_life_seconds
@@ -205,16 +203,14 @@ def test_a_penalty_halves_in_a_half_life() -> None:
     assert seen(memory).penalty == pytest.approx(before / 2 + 1)
 
 
-def test_praise_fades_penalties_faster() -> None:
-    memory, _ = node()
+def test_praise_fades_penalties_faster(memory: PeerTrust) -> None:
     for one in (ALICE, BOB):
         memory.blame(one, Offence.FORGED)
     memory.praise(ALICE)
     assert 0 < seen(memory, ALICE).penalty < seen(memory, BOB).penalty and memory.chance(ALICE) > memory.chance(BOB)
 
 
-def test_praise_buys_nothing_in_advance() -> None:
-    memory, _ = node()
+def test_praise_buys_nothing_in_advance(memory: PeerTrust) -> None:
     for _ in range(1000):
         memory.praise(MALLORY, groups=32, size=1000)
     memory.blame(ALICE, Offence.FORGED)
@@ -222,8 +218,7 @@ def test_praise_buys_nothing_in_advance() -> None:
     assert seen(memory).penalty == seen(memory, ALICE).penalty and memory.chance(MALLORY) == memory.chance(ALICE)
 
 
-def test_five_good_bodies_for_a_forged_one_are_not_enough() -> None:
-    memory, _ = node()
+def test_five_good_bodies_for_a_forged_one_are_not_enough(memory: PeerTrust) -> None:
     for _ in range(4):
         for _ in range(5):
             memory.praise(MALLORY)
@@ -231,24 +226,21 @@ def test_five_good_bodies_for_a_forged_one_are_not_enough() -> None:
     assert memory.refusal(MALLORY)
 
 
-def test_praise_does_not_shorten_a_quarantine() -> None:
-    memory, clock = node()
+def test_praise_does_not_shorten_a_quarantine(memory: PeerTrust, clock: Clock) -> None:
     cheat(memory)
     for _ in range(1000):
         memory.praise(MALLORY)
     assert quarantine_length(memory, clock) == LIMITS.quarantine_seconds
 
 
-def test_a_refused_peer_has_the_least_chance_and_an_unknown_one_a_full_one() -> None:
-    memory, _ = node()
+def test_a_refused_peer_has_the_least_chance_and_an_unknown_one_a_full_one(memory: PeerTrust) -> None:
     for _ in range(9):
         memory.blame(BOB, Offence.DUPLICATE)
     cheat(memory)
     assert 0 < memory.chance(MALLORY) < memory.chance(BOB) < memory.chance(ALICE) == 1.0
 
 
-def test_a_clock_set_back_by_years_does_not_shut_a_peer_out_for_years() -> None:
-    memory, clock = node()
+def test_a_clock_set_back_by_years_does_not_shut_a_peer_out_for_years(memory: PeerTrust, clock: Clock) -> None:
     cheat(memory)
     clock.now -= 3600
     assert memory.refusal(MALLORY)
@@ -258,10 +250,11 @@ def test_a_clock_set_back_by_years_does_not_shut_a_peer_out_for_years() -> None:
 
 def test_a_body_that_is_replayed_again_and_again_stays_remembered() -> None:
     memory, _ = node(replace(LIMITS, digests=8))
-    memory.first_time(b"a" * 32)
+    memory.read[b"a" * 32] = None
     for number in range(1000):
-        assert memory.first_time(number.to_bytes(32, "big"))
-        assert not memory.first_time(b"a" * 32)
+        memory.read[number.to_bytes(32, "big")] = None
+        assert b"a" * 32 in memory.read
+        memory.read[b"a" * 32] = None
 
 
 def test_a_stranger_is_refused_in_words_of_its_own_and_takes_no_memory() -> None:
@@ -350,8 +343,8 @@ def test_limits_beyond_what_a_file_holds_are_cut_to_it(monkeypatch: pytest.Monke
     memory, _ = node(replace(LIMITS, peers=10**9, digests=10**9))
     for number in range(100):
         memory.spend(peer(number))
-        memory.first_time(number.to_bytes(32, "big"))
-    assert len(memory._records) <= 32 and len(memory._used) == 32
+        memory.read[number.to_bytes(32, "big")] = None
+    assert len(memory._records) <= 32 and len(memory.read) == 32
 
 
 ACTIONS = st.tuples(
@@ -372,7 +365,7 @@ def play(memory: PeerTrust, clock: Clock, action: tuple[str, int, Offence, float
     elif name == "praise":
         memory.praise(peer(number), groups=number, size=100 * number)
     else:
-        memory.first_time(bytes([number]) * 32)
+        memory.read[bytes([number]) * 32] = None
 
 
 @given(st.lists(ACTIONS, max_size=120))
@@ -384,7 +377,7 @@ def test_nothing_peers_do_raises_or_leaves_the_bounds(actions: list[tuple[str, i
             assert 0 <= one.penalty <= 2 * LIMITS.threshold and one.heard_seconds_ago >= 0
             assert 0 < memory.chance(one.peer) <= 1
             assert (one.state == "ok") == (one.reason == "") and one.reason == memory.refusal(one.peer)
-        assert len(memory._records) <= 6 and len(memory._used) <= 4
+        assert len(memory._records) <= 6 and len(memory.read) <= 4
 
 
 @given(st.text(max_size=100))
@@ -394,8 +387,7 @@ def test_no_name_makes_it_raise(name: str) -> None:
     assert memory.refusal(name) == "not a member of this swarm" and not memory.spend(name) and memory.report() == []
 
 
-def test_the_report_says_what_a_peer_did() -> None:
-    memory, clock = node()
+def test_the_report_says_what_a_peer_did(memory: PeerTrust, clock: Clock) -> None:
     memory.praise(ALICE, groups=3, size=100)
     memory.praise(ALICE, groups=2, size=50)
     memory.blame(ALICE, Offence.TIMEOUT)
@@ -410,8 +402,7 @@ def test_the_report_says_what_a_peer_did() -> None:
     assert mallory.reason == "quarantined for another 2 min: forged (quarantine number 1)"
 
 
-def test_a_timeout_is_not_hearing_from_a_peer() -> None:
-    memory, clock = node()
+def test_a_timeout_is_not_hearing_from_a_peer(memory: PeerTrust, clock: Clock) -> None:
     memory.praise(ALICE)
     clock.now += 50
     memory.blame(ALICE, Offence.TIMEOUT)
@@ -434,13 +425,13 @@ def test_saving_and_loading_change_nothing(
     again, _ = node(replace(LIMITS, peers=6, digests=4), clock=clock)
     again.load(path)
     assert again.report() == memory.report() and again._records == memory._records
-    assert list(again._used) == list(memory._used) and os.listdir(path.parent) == ["peers.json"]
+    assert list(again.read) == list(memory.read) and os.listdir(path.parent) == ["peers.json"]
 
 
 def saved(folder: Path) -> Path:
     memory, _ = node()
     cheat(memory)
-    memory.first_time(b"a" * 32)
+    memory.read[b"a" * 32] = None
     memory.save(folder / "peers.json")
     return folder / "peers.json"
 
@@ -450,7 +441,7 @@ def test_a_quarantine_goes_on_while_the_node_is_down_and_ends_then(tmp_path: Pat
     for later, refused in ((LIMITS.quarantine_seconds - 1, True), (LIMITS.quarantine_seconds, False)):
         memory, _ = node(clock=Clock(NOW + later))
         memory.load(path)
-        assert bool(memory.refusal(MALLORY)) == refused and not memory.first_time(b"a" * 32)
+        assert bool(memory.refusal(MALLORY)) == refused and b"a" * 32 in memory.read
         assert seen(memory).penalty < 5.0
 
 
@@ -541,7 +532,7 @@ def test_a_broken_file_is_put_aside_with_a_warning(tmp_path: Path, caplog: pytes
     assert record.levelno == logging.WARNING and "peers.json.broken" in record.getMessage()
     assert "\n" not in record.getMessage() and len(record.getMessage()) < 500
     assert not path.exists() and (tmp_path / "peers.json.broken").read_bytes() == content
-    assert memory.report() == before and memory.first_time(b"a" * 32)
+    assert memory.report() == before and b"a" * 32 not in memory.read
 
 
 def test_a_clock_that_runs_a_little_behind_is_not_the_future(tmp_path: Path) -> None:
@@ -578,12 +569,12 @@ def test_a_file_of_a_node_with_more_room_keeps_the_guiltiest(tmp_path: Path) -> 
     cheat(memory)
     for number in range(10, 60):
         memory.spend(peer(number))
-        memory.first_time(number.to_bytes(32, "big"))
+        memory.read[number.to_bytes(32, "big")] = None
     memory.save(tmp_path / "peers.json")
     small, _ = node(replace(LIMITS, peers=8, digests=8))
     small.load(tmp_path / "peers.json")
     assert small.refusal(MALLORY) and len(small.report()) <= 8
-    assert not small.first_time((59).to_bytes(32, "big")) and small.first_time((10).to_bytes(32, "big"))
+    assert (59).to_bytes(32, "big") in small.read and (10).to_bytes(32, "big") not in small.read
 
 
 def test_a_file_with_one_byte_changed_is_loaded_or_put_aside(tmp_path: Path) -> None:
@@ -597,8 +588,7 @@ def test_a_file_with_one_byte_changed_is_loaded_or_put_aside(tmp_path: Path) -> 
         assert aside.exists() != path.exists() and len(memory.report()) == path.exists()
 
 
-def test_invented_ids_do_not_crowd_out_who_earned_trust() -> None:
-    memory, _ = node()
+def test_invented_ids_do_not_crowd_out_who_earned_trust(memory: PeerTrust) -> None:
     invented, known = [peer(number) for number in range(10, 1010)], [ALICE, BOB]
     for who in known:
         for _ in range(trust.EARNED):
@@ -608,8 +598,7 @@ def test_invented_ids_do_not_crowd_out_who_earned_trust() -> None:
     assert 0 < sum(shares[who] for who in invented) < 0.26 * sum(shares.values())
 
 
-def test_a_swarm_where_all_are_new_shares_equally() -> None:
-    memory, _ = node()
+def test_a_swarm_where_all_are_new_shares_equally(memory: PeerTrust) -> None:
     assert len(set(memory.shares([ALICE, BOB, MALLORY]).values())) == 1
     memory.blame(MALLORY, Offence.DUPLICATE)
     shares = memory.shares([ALICE, BOB, MALLORY])
@@ -617,8 +606,7 @@ def test_a_swarm_where_all_are_new_shares_equally() -> None:
     assert memory.shares([]) == {}
 
 
-def test_a_share_grows_with_fine_bodies_up_to_a_whole_one() -> None:
-    memory, _ = node()
+def test_a_share_grows_with_fine_bodies_up_to_a_whole_one(memory: PeerTrust) -> None:
     for _ in range(trust.EARNED):
         memory.praise(BOB)
     before = 0.0

@@ -1,20 +1,45 @@
 """Bytes to records and back: exact round trips, bounds, and no error but WireError for any bytes at all."""
 
+import json
 import math
 import struct
 import zlib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from builders.swarm import problem
+from builders.environments import attempts, item, sums
+from builders.swarm import fast_identity, problem
+from cryptography.hazmat.primitives.asymmetric import ed25519
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codezero.environments.tasks import TaskEnvironment
 from codezero.errors import WireError
 from codezero.swarm import wire
-from codezero.swarm.wire import Header, WireRefusal
+from codezero.swarm.calls import ChunkRequest, RelayRequest, encode_headers
+from codezero.swarm.identity import Identity
+from codezero.swarm.records import DHTRecord, PeerRecordValidator, parse_key, place_of, shard_of, signed_message
+from codezero.swarm.wire import (
+    GROUPS,
+    PROPOSALS,
+    Header,
+    ItemGroupsBody,
+    WireRefusal,
+    body_digest,
+    decode_body,
+    decode_feedback,
+    decode_header,
+    decode_market,
+    decode_proposals,
+    encode_body,
+    encode_header,
+    encode_market,
+    encode_proposals,
+    environment_of,
+)
 from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Source, Standing, Status, Verdict, problem_id
 
 PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
@@ -295,3 +320,132 @@ def test_the_fullest_header_fits_its_bound_and_comes_back(change: dict[str, Any]
 def test_a_header_out_of_bounds_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(WireRefusal):
         wire.decode_header(msgspec.msgpack.encode(header(**change)))
+
+
+SUMS = sums()
+
+
+def test_the_vectors_are_what_this_code_reads_and_writes() -> None:
+    vectors = json.loads((Path(__file__).parents[2] / "golden" / "wire_vectors.json").read_text())
+    raw = {
+        name: bytes.fromhex(value) for name, value in vectors.items() if name not in {"peer", "key", "expiration_time"}
+    }
+    identity = Identity(ed25519.Ed25519PrivateKey.from_private_bytes(raw["identity_seed"]))
+    assert (identity.peer_id, identity.public_key_bytes) == (vectors["peer"], raw["public_key"])
+
+    _, _, (one,) = decode_body(raw["body"])
+    assert (one.peer_id, one.round, one.problem.id) == (vectors["peer"], 7, vectors["problem_id"])
+    assert zlib.decompress(encode_body([one], peer=identity.peer_id, round_number=7)) == raw["body_inflated"]
+    assert (
+        zlib.decompress(encode_proposals([one.problem], peer=identity.peer_id, round_number=7))
+        == raw["proposals_inflated"]
+    )
+
+    (outcome,) = decode_feedback(raw["feedback"]).outcomes
+    assert (outcome.problem.hex(), outcome.attempts, outcome.success) == (vectors["problem_id"], 8, 0.375)
+    assert msgspec.msgpack.encode(decode_feedback(raw["feedback"])) == raw["feedback"]
+
+    assert msgspec.msgpack.encode(ChunkRequest(bytes.fromhex("2" * 64), 1 << 20)) == raw["chunk_request"]
+    relayed = RelayRequest(vectors["peer"], raw["digest"], 375, 100)
+    assert msgspec.msgpack.encode(relayed) == raw["relay_request"]
+    assert encode_headers({parse_key(vectors["key"]): raw["header"]}) == raw["headers_answer"]
+
+    peer, number, (payload,) = decode_market(raw["market"])
+    assert (peer, number, payload) == (vectors["peer"], 7, b"for the market to parse")
+    assert zlib.decompress(encode_market([payload], peer=peer, round_number=7)) == raw["market_inflated"]
+    announced = decode_header(raw["market_header"])
+    assert (announced.kind, announced.digest, announced.size) == ("m", body_digest(raw["market"]), len(raw["market"]))
+    assert encode_header(announced) == raw["market_header"]
+    for round_number in (7, 8):  # the shard stays
+        place = place_of(peer, "codezero", "m", round_number, 1024)
+        assert place.key.encode() == raw["market_key"].replace(b"/7/", b"/%d/" % round_number)
+
+    (derived,) = decode_body(raw["items_body"])[2]  # version 2
+    assert derived.problem.item == item(SUMS, 2, 3) and derived.problem.id == SUMS.derive(item(SUMS, 2, 3)).id
+    assert zlib.decompress(encode_body([derived], peer=peer, round_number=7)) == raw["items_inflated"]
+    offered = encode_proposals([derived.problem], peer=peer, round_number=7)
+    assert zlib.decompress(offered) == raw["items_proposals_inflated"]
+    announced = decode_header(raw["items_header"])
+    assert (announced.v, announced.digest) == (2, body_digest(raw["items_body"]))
+    assert announced.environment == environment_of("h", [derived])
+    assert encode_header(announced) == raw["items_header"]
+
+    header = decode_header(raw["header"])
+    assert (header.digest, header.size) == (body_digest(raw["body"]), len(raw["body"])) == (raw["digest"], 375)
+    assert encode_header(header) == raw["header"]
+
+    place = parse_key(vectors["key"])
+    assert (place.id, place.shard) == (raw["record_id"], shard_of(7, identity.peer_id, place.shards))
+    stored = DHTRecord(place.id, raw["subkey"], raw["value"], vectors["expiration_time"])
+    assert signed_message("codezero", place.key, stored, raw["header"]) == raw["signed_message"]
+    validator = PeerRecordValidator(identity, "codezero", clock=lambda: header.time)
+    validator.declare(place)
+    assert validator.validate(stored)
+    assert validator.strip_value(stored) == msgspec.msgpack.encode(raw["header"])
+    assert validator.sign_value(replace(stored, value=msgspec.msgpack.encode(raw["header"]))) == raw["value"]
+
+
+SENDER = fast_identity(1).peer_id
+
+
+def rolled(environment: TaskEnvironment, level: int = 1, index: int = 0) -> RolloutGroup:
+    return attempts(environment.derive(item(environment, level, index)), "7", "8", peer=SENDER, round_number=7)
+
+
+def test_of_a_derived_problem_only_its_place_travels() -> None:
+    sent = rolled(SUMS, 3, 4)
+    peer, number, (arrived,) = decode_body(encode_body([sent], peer=SENDER, round_number=7))
+    assert (peer, number, arrived.problem.question, arrived.problem.tests) == (SENDER, 7, "", ())
+    assert (arrived.problem.item, arrived.problem.id) == (sent.problem.item, sent.problem.id)
+    assert arrived.completions == sent.completions
+    raw = zlib.decompress(encode_body([sent], peer=SENDER, round_number=7))
+    assert sent.problem.question.encode() not in raw and msgspec.msgpack.decode(raw)["v"] == 2
+    _, _, (offered,) = decode_proposals(encode_proposals([sent.problem], peer=SENDER, round_number=7))
+    assert (offered.item, offered.proposer, offered.source) == (sent.problem.item, SENDER, "sums")
+
+
+def test_one_body_is_of_one_environment() -> None:
+    other = sums(version="2")
+    for mixed in ([rolled(SUMS), rolled(other)], [rolled(SUMS), replace(group(peer_id=SENDER), round=7)]):
+        with pytest.raises(WireRefusal, match="environment"):
+            encode_body(mixed, peer=SENDER, round_number=7)
+
+
+def test_a_header_names_the_environment_in_version_2_alone() -> None:
+    named = environment_of(GROUPS, [rolled(SUMS)])
+    assert named == bytes.fromhex(SUMS.digest)[:16] == environment_of(PROPOSALS, [rolled(SUMS).problem])
+    assert environment_of(GROUPS, [group(peer_id=SENDER)]) == b""
+    assert decode_header(encode_header(header(v=2, environment=named))).environment == named
+    for wrong in (header(v=2), header(v=1, environment=named)):
+        with pytest.raises(WireRefusal):
+            encode_header(wrong)
+
+
+def test_a_reader_of_version_1_skips_version_2_and_says_so() -> None:
+    class OldHeader(msgspec.Struct):
+        v: int
+
+    raw = encode_header(header(v=2, environment=b"e" * 16))
+    assert msgspec.msgpack.decode(raw, type=OldHeader).v != 1  # which it refuses as "version", and blames nobody
+
+
+@given(st.binary(max_size=200))
+def test_whatever_comes_is_a_refusal_or_a_group(noise: bytes) -> None:
+    whole = zlib.decompress(encode_body([rolled(SUMS)], peer=SENDER, round_number=7))
+    for data in (noise, zlib.compress(noise), zlib.compress(whole[: len(noise)] + noise)):
+        try:
+            _, _, groups = decode_body(data)
+        except WireRefusal:
+            continue
+        assert groups
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("level", 0), ("level", 6), ("index", -1), ("index", 2**31), ("id", b"short"), ("more", 1)]
+)
+def test_a_place_out_of_bounds_is_refused(key: str, value: object) -> None:
+    body = msgspec.msgpack.decode(zlib.decompress(encode_body([rolled(SUMS)], peer=SENDER, round_number=7)))
+    body["groups"][0]["item"][key] = value
+    with pytest.raises(WireRefusal):
+        decode_body(zlib.compress(msgspec.msgpack.encode(body)))
+    assert ItemGroupsBody.__struct_config__.forbid_unknown_fields

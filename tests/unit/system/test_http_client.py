@@ -23,7 +23,7 @@ from codezero.errors import CodeZeroError, ConfigError
 from codezero.models.openai_client import EndpointClient, EndpointRequest
 from codezero.rollout.client import RolloutServer, RolloutServers
 from codezero.system.http_client import AUTHORITIES, answer_of, proxy_for, why
-from codezero.weights.versions import HttpSource
+from codezero.weights.versions import VersionSource
 
 HOST = "far.corp.example"
 
@@ -101,7 +101,7 @@ def chain(url: str) -> bytes:
 
 
 def weights(url: str) -> bytes:
-    with HttpSource(url).file("manifest.json", 999) as path:
+    with VersionSource(url).file("manifest.json", 999) as path:
         return path.read_bytes()
 
 
@@ -144,7 +144,7 @@ def test_rollout_servers_too(corporation: Corporation, monkeypatch: pytest.Monke
     monkeypatch.setenv("ALL_PROXY", f"http://{corporation.proxy}")
     monkeypatch.setenv("SSL_CERT_FILE", str(corporation.authority))
     server = RolloutServer(corporation.url)
-    client = RolloutServers([], vocabulary=9, stop_ids=[], max_requests=1, patience=1.0)
+    client = RolloutServers(servers=[], vocabulary=9, stop_ids=[], max_requests=1, patience=1.0)
     with contextlib.closing(client):
         assert b"asked" in client._thread.run(client._post(server, "weight_info"))
 

@@ -32,10 +32,8 @@ def weights(bits: Bits) -> Weights:
 
 def drawn(seed: int, share: float = 0.02) -> tuple[Weights, Bits]:
     generator = np.random.default_rng(seed)
-    old = generator.integers(0, 0x7F00, 1000).astype(np.uint16)
-    return weights(old), np.where(generator.random(1000) < share, generator.integers(0, 0x7F00, 1000), old).astype(
-        np.uint16
-    )
+    old, other = generator.integers(0, 0x7F00, (2, 1000)).astype(np.uint16)
+    return weights(old), np.where(generator.random(1000) < share, other, old)
 
 
 @given(*[arrays.arrays(np.uint16, 1000, elements=FINITE, fill=st.just(7))] * 2)
@@ -54,36 +52,24 @@ def test_several_streams_in_threads_are_one_delta(monkeypatch: pytest.MonkeyPatc
         assert (own.bits == new).all()
 
 
-def test_many_deltas_in_a_row_lead_to_the_same_bits() -> None:
-    generator = torch.Generator().manual_seed(1)
-    master = {"w": torch.randn(200, 60, generator=generator) * 0.02, "v": torch.randn(50, generator=generator)}
-    own = weights_of(master)
-    own.state = own.content()
-    for _ in range(50):
-        for tensor in master.values():
-            tensor += torch.randn(tensor.shape, generator=generator) * 3e-6
-        newest = weights_of(master)
-        delta.apply(own, delta.encode(own, newest.bits))
-        assert (own.bits == newest.bits).all()
-    assert own.content() == newest.content()
-
-
 def sealed(blob: bytes) -> bytes:
     """As somebody who can compute a digest sends it."""
     return blob + sha256(blob).digest()
 
 
-def rebuilt(base: object, chunks: object) -> bytes:
-    return sealed(delta.MAGIC + msgspec.msgpack.encode([base, chunks]))
+def rebuilt(start: bytes, chunks: object) -> bytes:
+    return sealed(delta.MAGIC + msgspec.msgpack.encode([start, chunks]))
+
+
+def base(blob: bytes) -> bytes:
+    return msgspec.msgpack.decode(blob[len(delta.MAGIC) : -delta.DIGEST])[0]
 
 
 def changed(blob: bytes, gaps: Sequence[int], steps: Sequence[int], *, count: int | None = None) -> bytes:
     """A delta of these gaps and zigzag steps; `count`: how many it says that there are."""
-    planes = [bytes(gap >> 8 * byte & 255 for gap in gaps) for byte in range(3)]
-    planes += [bytes(step >> 8 * byte & 255 for step in steps) for byte in range(2)]
-    streams = [zlib.compress(plane, wbits=-15) for plane in planes]
-    chunk = [len(gaps) if count is None else count, streams]
-    return rebuilt(delta.read_delta(blob).base, [chunk])
+    planes = bytes(gap >> 8 * byte & 255 for byte in range(3) for gap in gaps)
+    planes += bytes(step >> 8 * byte & 255 for byte in range(2) for step in steps)
+    return rebuilt(base(blob), [[len(gaps) if count is None else count, zlib.compress(planes, wbits=-15)]])
 
 
 BROKEN: dict[str, Callable[[bytes], bytes]] = {
@@ -93,19 +79,19 @@ BROKEN: dict[str, Callable[[bytes], bytes]] = {
     "cut": lambda blob: blob[:-9],
     "cut and sealed again": lambda blob: sealed(blob[: -delta.DIGEST - 9]),
     "more behind": lambda blob: sealed(blob[: -delta.DIGEST] + b"more"),
-    "another base": lambda blob: rebuilt(bytes(32), [[0, [b""] * 5]]),
-    "a short base": lambda blob: rebuilt(bytes(31), [[0, [b""] * 5]]),
+    "another base": lambda blob: rebuilt(bytes(32), [[0, b""]]),
+    "a short base": lambda blob: rebuilt(bytes(31), [[0, b""]]),
     "a stream beyond the end": lambda blob: sealed(delta.MAGIC + b"\x92\xc6\xff\xff\xff\xff" + blob[8:-32]),
     "nested": lambda blob: sealed(delta.MAGIC + b"\x91" * 2000),
-    "too many chunks": lambda blob: rebuilt(delta.read_delta(blob).base, [[0, [b""] * 5]] * (delta.MAX_CHUNKS + 1)),
+    "too many chunks": lambda blob: rebuilt(base(blob), [[0, b""]] * 65_537),
     "a count too many": lambda blob: changed(blob, [5], [2], count=2),
     "a count too few": lambda blob: changed(blob, [5, 5], [2, 2], count=1),
     "a step too few": lambda blob: changed(blob, [5, 5], [2]),
     "a place beyond the end": lambda blob: changed(blob, [1000], [2]),
     "a place far beyond": lambda blob: changed(blob, [0xFFFFFF] * 1000, [2] * 1000),
     "a bomb": lambda blob: changed(blob, bytes(3_000_000), bytes(3_000_000), count=9),
-    "a stream that does not end": lambda blob: rebuilt(delta.read_delta(blob).base, [[0, [b"\x01"] * 5]]),
-    "two chunks for one": lambda blob: rebuilt(delta.read_delta(blob).base, [[0, [b""] * 5]] * 2),
+    "a stream that does not end": lambda blob: rebuilt(base(blob), [[0, b"\x01"]]),
+    "two chunks for one": lambda blob: rebuilt(base(blob), [[0, b""]] * 2),
     "infinity": lambda blob: changed(blob, [0], [2]),
 }  # fmt: skip
 

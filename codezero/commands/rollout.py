@@ -1,18 +1,12 @@
-"""Commands of training apart from sampling.
-
-`weights` lists published versions, of a folder or an address. `rollout-host` starts servers on this machine that decode
-for a node on another one.
-"""
+"""The command that starts servers on this machine which decode for a node on another one."""
 
 import argparse
 import contextlib
 import os
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codezero.commands.common import DONE, INTERRUPTED, Commands, answer, composed, say, setting, value
-from codezero.errors import ConfigError
 from codezero.weights import TOKEN
 
 if TYPE_CHECKING:
@@ -30,8 +24,6 @@ prompts and attempts may be (solver.max_prompt_tokens, solver.max_new_tokens), w
 
 
 def add(commands: Commands) -> None:
-    source = {"source": value(str, "SOURCE", f"a folder of versions, or its address; {TOKEN} holds a token")}
-    commands.add("weights", info, "list published versions of a model", source, settings="")
     takes = {
         "--model": setting("model.solver={}", "NAME", "the node's model.solver"),
         "--count": setting("rollout.start={}", "N", "servers to start, one a card (default 1)"),
@@ -41,19 +33,6 @@ def add(commands: Commands) -> None:
         "--listen": value(str, "HOST:PORT", "where the node reaches the servers", required=True),
     }
     commands.add("rollout-host", serve, "decode for a node on another machine", takes, epilog=EPILOG)
-
-
-def info(options: argparse.Namespace) -> int:
-    """Raises WeightsError for a source that cannot be read."""
-    from codezero.weights.versions import open_source, read_manifest
-
-    if "://" not in options.source and not Path(options.source).is_dir():
-        raise ConfigError(f"{options.source} is no folder of versions; name one, or its address http://HOST:PORT")
-    manifest = read_manifest(open_source(options.source, os.environ.get(TOKEN, "")))
-    rows = [f"{'version':>9}  {'delta':>14}  {'whole':>16}  state"]
-    for version in manifest.versions:
-        rows.append(f"{version.number:>9}  {version.delta:>14,}  {version.anchor:>16,}  {version.state[:16]}")
-    return answer(options, manifest, "\n".join(rows))
 
 
 def serve(options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from codezero.config import NodeConfig
 from codezero.errors import CheckpointError, ModelError
-from codezero.ops.policies import find_policy, load_found
+from codezero.ops.measure import find_policy, load_found
 from codezero.settings import compose
 
 
