@@ -1,13 +1,8 @@
-"""Config -> the chain's part of a node: who keeps the round, and where points go. Nothing waits long for a chain.
-
-And a node's work on the chain beside training: it opens rounds, and lists the registered peers.
-"""
+"""Config -> the chain's part of a node: who keeps the round, and where points go. Nothing waits long for a chain."""
 
 import logging
 import math
 import sys
-import time
-from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -19,9 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from codezero.chain import rounds
 from codezero.chain.base import Coordinator, Outbox
 from codezero.chain.errors import ContractError, ForeignOwnerError, WrongChainError
+from codezero.chain.upkeep import MEMBERS_SECONDS, Registry, StageManager
 from codezero.config import MEMBERS, REGISTRY, ChainConfig, NodeConfig
-from codezero.errors import ChainError, ConfigError, WalletError, translated
-from codezero.system.files import Lock, write_atomic
+from codezero.errors import ChainError, ConfigError, WalletError
+from codezero.system.files import Lock
 
 if TYPE_CHECKING:
     from codezero.chain.contract import ContractCoordinator
@@ -33,10 +29,6 @@ logger = logging.getLogger(__name__)
 FILLING_SECONDS = 5.0  # between two looks at an account that could not be looked at at the start
 Visit = Callable[[ExitStack], "Ask"]  # starts a way to ask nodes of the swarm, which the stack ends
 Serve = Callable[[Callable[[bytes], bytes]], None]  # has newcomers' requests answered by a function
-MEMBERS_SECONDS = 5.0  # between two readings of the registered peers
-MAX_MEMBERS = 20_000  # registered peers that are read, at most
-SHORTEST = 0.25  # of a round's length: it never lasts less, however quick everybody is
-BASE58 = frozenset("123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz")
 
 
 class ChainParts(NamedTuple):
@@ -127,7 +119,7 @@ def chain_access(config: ChainConfig, wallet: "Wallet", stack: ExitStack, visit:
         if config.kind == "embedded":
             raise
         logger.warning("the account %s could not be looked at: %s", wallet.address, error)
-        _repeat("looking at the account", partial(fund, client, wallet.address), FILLING_SECONDS, stack)
+        _repeat("looking at the account", partial(fund, client, wallet.address), FILLING_SECONDS, stack, once=True)
     return client
 
 
@@ -162,8 +154,8 @@ def open_client(config: ChainConfig, stack: ExitStack, visit: Visit, seconds: fl
     return ChainClient(urls, chain_id, seconds=seconds or SECONDS, plain_http=http, ask=ask, since=since)
 
 
-def _repeat(name: str, job: Callable[[], object], seconds: float, stack: ExitStack) -> None:
-    stack.callback(rounds.Repeating(name, job, seconds).close)
+def _repeat(name: str, job: Callable[[], object], seconds: float, stack: ExitStack, *, once: bool = False) -> None:
+    stack.callback(rounds.Repeating(name, job, seconds, once=once).close)
 
 
 @dataclass(kw_only=True)
@@ -198,75 +190,3 @@ def passphrase_of(config: ChainConfig, *, new: bool = False) -> str:
 
     file = Path(config.passphrase_file) if config.passphrase_file else None
     return read_passphrase(file, config.passphrase_variable, f"passphrase of {config.wallet}: ", confirm=new)
-
-
-class StageManager:
-    """Opens rounds, if the contract lets this account: when one has lasted long enough, or everybody has submitted.
-
-    `tick` is one look, for `Repeating`. A round that is open when the node starts counts from then.
-    turn: is it this process that opens rounds, of those with the same account?
-    """
-
-    def __init__(
-        self,
-        coordinator: "ContractCoordinator",
-        round_seconds: float,
-        *,
-        turn: Callable[[], bool] = lambda: True,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._coordinator, self._round_seconds, self._turn, self._clock = coordinator, round_seconds, turn, clock
-        self._allowed, self._round, self._since, self._cursor = False, -1, 0.0, 0
-        self._submitted: dict[int, set[str]] = defaultdict(set)
-
-    def tick(self) -> None:
-        """Raises ChainError."""
-        role, account = "STAGE_MANAGER_ROLE", self._coordinator.account
-        self._allowed = self._turn() and (self._allowed or self._coordinator.has_role(role, account))
-        if not self._allowed:
-            return
-        now = self._coordinator.read_round()
-        if now != self._round:
-            self._round, self._since = now, self._clock()
-        lasted = (self._clock() - self._since) / self._round_seconds
-        if lasted >= 1 or (lasted >= SHORTEST and self._everybody_submitted(now)):
-            for _ in range(4):  # three stages make a round
-                if self._coordinator.read_round() != now:  # perhaps opened by another manager
-                    logger.info("round %d is open", now + 1)
-                    return
-                self._coordinator.send("updateStageAndRound")
-
-    def _everybody_submitted(self, round_number: int) -> bool:
-        for page in self._coordinator.history(self._cursor, ["RewardSubmitted"]):
-            for event in page.events:
-                self._submitted[event["args"]["roundNumber"]].add(event["args"]["peerId"])
-            self._cursor = page.cursor
-        for old in [number for number in self._submitted if number < round_number - 1]:
-            del self._submitted[old]
-        active, done = self._submitted.get(round_number - 1, set()), self._submitted.get(round_number, set())
-        return bool(active) and active <= done
-
-
-class Registry:
-    """Keeps the registered peers in a file that the gossip reads: who registers has paid in gas.
-
-    `tick` is one reading, for `Repeating`. The list begins with `peer`, only grows and is bounded.
-    """
-
-    def __init__(self, coordinator: "ContractCoordinator", path: Path, peer: str) -> None:
-        self._coordinator, self._path = coordinator, path
-        self._members, self._cursor = {peer: None}, 0
-
-    def tick(self) -> None:
-        """Raises ChainError."""
-        before = len(self._members)
-        for page in self._coordinator.history(self._cursor, ["PeerRegistered"]):
-            for event in page.events:
-                peer = event["args"]["peerId"]
-                if len(self._members) < MAX_MEMBERS and 32 <= len(peer) <= 64 and BASE58.issuperset(peer):
-                    self._members[peer] = None
-            self._cursor = page.cursor
-        if len(self._members) > before:
-            with translated(ChainError, f"{self._path} cannot be written", OSError):
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                write_atomic(self._path, "".join(f"{member}\n" for member in self._members))

@@ -40,6 +40,7 @@ DATABASE, FAUCET_KEY = "chain.db", "faucet.key"
 APPLICATION, VERSION = 0x63307A63, 2  # in the file, so that no database of another program or version is taken for ours
 FAUCET_WEI, FULL_WEI = 10**27, 10**19  # what the faucet has, and up to what it fills an account with less than half
 FIRST_CHAIN_ID = 1_000_000_000  # new chains get a random id from here to twice that: signatures of one fit no other
+LOG_BLOCKS = 100_000  # the widest search for events
 COMPACT_EVERY = 4096  # blocks; a compaction takes some 3 s and drops some 30 MB
 STATES = 128  # newest blocks whose state can be read in any case, as in other nodes
 HASHES = re.compile(rb"(?=\xa0(.{32}))", re.DOTALL)  # a node's children, an account's storage and code: RLP of 32 bytes
@@ -227,6 +228,8 @@ class Chain:
             first = last = self._at(search.block_hash)["number"]
         if first > last:
             raise RpcRefusal(INVALID_PARAMS, "invalid block range params")
+        if last - first >= LOG_BLOCKS:
+            raise RpcRefusal(-32005, f"exceed maximum block range: {LOG_BLOCKS}")
         where, values = ["block BETWEEN ? AND ?"], cast("list[object]", [first, last])
         places = {"address": search.address} | {f"topic{at}": place for at, place in enumerate(search.topics)}
         for column, place in places.items():

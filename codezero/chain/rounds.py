@@ -20,13 +20,13 @@ ROUND_SECONDS = 2.0  # between two readings of the open round
 
 
 class Repeating:
-    """Calls `job` every `seconds` in a thread.
+    """Calls `job` every `seconds` in a thread, with `once` only until it succeeds.
 
     A ChainError is a warning when its text is new; anything else is a bug and ends the thread.
     """
 
-    def __init__(self, name: str, job: Callable[[], object], seconds: float) -> None:
-        self._name, self._job, self._seconds = name, job, seconds
+    def __init__(self, name: str, job: Callable[[], object], seconds: float, *, once: bool = False) -> None:
+        self._name, self._job, self._seconds, self._once = name, job, seconds, once
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -41,6 +41,8 @@ class Repeating:
         while not is_over:
             try:
                 self._job()
+                if self._once:
+                    return
                 reported = ""
             except ChainError as error:
                 if str(error) != reported:

@@ -9,10 +9,9 @@ import dataclasses
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedReader
-from itertools import islice
 from pathlib import Path
 from random import SystemRandom
 from typing import Annotated, cast
@@ -45,7 +44,7 @@ from codezero.system.files import BadRows, decode_row, json_lines, refuse
 from codezero.system.signals import Share
 from codezero.types import Completion, Metrics, Problem, RolloutGroup, Source, Style, problem_id
 
-MAX_LINE = 8 << 20  # bytes
+MAX_LINE, MAX_FILE = 8 << 20, 256 << 20  # bytes of a line, and of all of them, which are in memory together
 AT_ONCE = 16  # lines judged together
 
 _Text = Annotated[str, Meta(max_length=1 << 18)]
@@ -63,41 +62,39 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def judge_groups(
-    config: NodeConfig, groups: Iterator[RolloutGroup], *, audit: bool, say: Callable[[str], None], of: int = 0
+    config: NodeConfig, groups: Sequence[RolloutGroup], *, audit: bool, say: Callable[[str], None]
 ) -> Iterator[tuple[JudgedProblem, Metrics]]:
     """Each group with its verdicts, and how far the judge can be believed.
 
-    audit: execute every attempt, beside the verdict and never in it. of: how many groups there are.
-    Raises SandboxError, and what `groups` and `build_evaluator` raise.
+    audit: execute every attempt, beside the verdict and never in it. Raises SandboxError, and what `build_evaluator`
+    raises.
     """
     with contextlib.ExitStack() as stack:
-        first = list(islice(groups, 1))  # a wrong file is known before a judge is loaded
         canaries = build_canaries(config, Novelty(), stack, say)
         evaluator = build_evaluator(config, canaries, stack, say)
         family = None if config.reward.mode == "rlvr" else canaries
         sandbox = build_sandbox(config, stack) if audit else None
         known = evaluator.metrics() | {"judge/calibrated_on": family and family.name}
-        done, batch = 0, [*first, *islice(groups, AT_ONCE - 1)]
-        while batch:
-            say(Share("judging", done, of, " problems") if of else "judging")
-            for scored in evaluator.score(batch):
+        for start in range(0, len(groups), AT_ONCE):
+            say(Share("judging", start, len(groups), " problems"))
+            for scored in evaluator.score(groups[start : start + AT_ONCE]):
                 executed = None if sandbox is None else _execute(sandbox, scored.group, config.answer.block)
                 same = family is None or family.cover(scored.group.problem)
                 yield JudgedProblem(scored, executed, same_family=same), known
-            done += len(batch)
-            batch = list(islice(groups, AT_ONCE))
 
 
-def read_groups(file: Path, bad: BadRows | None = None) -> Iterator[RolloutGroup]:
-    """A group per line of `file`, or of stdin for `-`, once all of it has been read.
+def read_groups(file: Path, bad: BadRows | None = None) -> list[RolloutGroup]:
+    """A group per line of `file`, or of stdin for `-`.
 
     bad: takes lines that cannot be used; None: the first of them is raised. Raises ConfigError for a file that cannot
-    be read, ProblemError that names the line.
+    be read, ProblemError that names the line, or for more than MAX_FILE bytes in all.
     """
-    groups, number = list[RolloutGroup](), 0
+    groups, number, size = list[RolloutGroup](), 0, 0
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as opened:
             for number, line in enumerate(json_lines(cast(BufferedReader, opened), MAX_LINE), 1):
+                if (size := size + len(line)) > MAX_FILE:
+                    raise ValueError(f"more than {MAX_FILE >> 20} MiB in all; judge it in parts")
                 try:
                     groups += [read_group(line)] if line.strip() else []
                 except ProblemError as error:
@@ -108,7 +105,7 @@ def read_groups(file: Path, bad: BadRows | None = None) -> Iterator[RolloutGroup
         raise
     except ValueError as error:
         raise ProblemError(f"{file}, line {number}: {error}") from error
-    return iter(groups)
+    return groups
 
 
 def read_group(line: bytes) -> RolloutGroup:
@@ -182,7 +179,7 @@ def ask(config: NodeConfig, request: AskRequest, say: Say) -> AskResult:
     notes = [FOREIGN] if config.model.solver == NANO and parse_question(problem.question) is None else []
     notes += [] if name else [UNTRAINED]
     policies = [find_policy(config, each) for each in dict.fromkeys(("", name))]  # before anything is loaded
-    groups = _attempt(config, environment, problem, policies, samples, say)
+    groups = list(_attempt(config, environment, problem, policies, samples, say))
     judged, known = zip(*judge_groups(config, groups, audit=bool(problem.tests), say=say), strict=True)
     pairs = zip(policies, judged, strict=True)
     attempts = [PolicyAttempts(policy.name, at == 0, each) for at, (policy, each) in enumerate(pairs)]

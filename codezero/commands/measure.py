@@ -221,9 +221,9 @@ def attempts(options: argparse.Namespace) -> int:
     from codezero.system.signals import Share
 
     say(Share(f"reading and checking {options.file}"))
-    groups = list(read_groups(options.file, bad := BadRows()))
+    groups = read_groups(options.file, bad := BadRows())
     bad.refuse(options.skip_bad)
-    judged = judge_groups(config, iter(groups), audit=options.audit, say=say, of=len(groups))
+    judged = judge_groups(config, groups, audit=options.audit, say=say)
     print_judged(judged, skipped=bad.count, as_json=options.json)
     return common.DONE
 

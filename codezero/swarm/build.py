@@ -8,7 +8,8 @@ from pathlib import Path
 
 from codezero.config import MEMBERS, REGISTRY, NodeConfig, SwarmConfig
 from codezero.environment import Environment
-from codezero.swarm.base import NO_TOKENIZER, READY_SECONDS, HivemindSwarm, Swarm
+from codezero.swarm.base import Swarm
+from codezero.swarm.hivemind_swarm import NO_TOKENIZER, READY_SECONDS, HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.network_status import ADDRESSES, FOLDER, remembered_port
 from codezero.swarm.supervisor import IdentityLock, NetworkProcess, network_settings

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from codezero.config import SwarmConfig
 from codezero.environment import Environment
 from codezero.environments.code import CodeEnvironment
-from codezero.swarm.base import HivemindSwarm
+from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.network_status import FILE, NetworkStatus, replace_file
 from codezero.swarm.supervisor import NetworkProcess, network_settings

@@ -8,7 +8,7 @@ import pytest
 from builders.environments import attempts, item, right, sums
 from builders.swarm import eventually, group, scored, started
 
-from codezero.swarm.base import HivemindSwarm
+from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.types import Item, Problem
 
 pytestmark = pytest.mark.timeout(240)

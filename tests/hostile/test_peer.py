@@ -19,7 +19,7 @@ import pytest
 from builders.swarm import eventually, free_port, group, hostile_peer, scored, started
 
 from codezero.errors import SwarmError
-from codezero.swarm.base import HivemindSwarm
+from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.network_status import read_status
 from codezero.swarm.records import MAX_CROWD
 from codezero.swarm.trust import Limits

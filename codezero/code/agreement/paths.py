@@ -207,7 +207,7 @@ class Path:
         return scaled({(self.atom(Remainder(base, constant, modulus)),): 1}, Fraction(1, divisor))
 
     def _inside(self, atom: Atom, modulus: int) -> Terms:
-        """What is the same modulo `modulus`: of a remainder what it is a remainder of."""
+        """Terms that are the same modulo `modulus`: a remainder gives what it is a remainder of."""
         inner = self._atoms[atom]
         if not isinstance(inner, Remainder) or inner.modulus % modulus:
             return {(atom,): 1}

@@ -2,6 +2,7 @@
 
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from eth_account import Account
 from web3 import HTTPProvider, Web3
 from web3.exceptions import BlockNotFound, ContractCustomError, ContractLogicError, TransactionNotFound, Web3RPCError
 
+from codezero.chain import devchain
 from codezero.chain.devchain import FAUCET_KEY
+from codezero.chain.devchain_evm import RpcRefusal
 from codezero.chain.devchain_process import DevChainHandle
 from codezero.chain.devchain_server import serve
 from codezero.errors import ConfigError
@@ -274,3 +277,11 @@ def test_an_id_can_be_chosen_once(tmp_path: Path) -> None:
 def test_a_bad_port_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="port=70000 is out of bounds"):
         serve(tmp_path, lambda _: None, port=70000)
+
+
+def test_a_search_for_events_has_a_widest_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devchain, "LOG_BLOCKS", 1)
+    with closing(devchain.Chain(tmp_path, "test")) as chain:
+        assert chain.eth_getLogs(devchain.LogFilter("0x0", "0x0")) == []
+        with pytest.raises(RpcRefusal, match="maximum block range: 1"):
+            chain.eth_getLogs(devchain.LogFilter("0x0", "0x1"))

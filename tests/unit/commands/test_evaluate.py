@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from codezero.cli import main
 from codezero.code.parsing import fence
+from codezero.commands import evaluate
 from codezero.commands.evaluate import read_group
 from codezero.config import EvaluatorConfig, NodeConfig
 from codezero.errors import ProblemError
@@ -143,6 +144,12 @@ def test_a_bad_line_is_named_before_a_model_is_loaded(
     assert main(["evaluate", str(path), "--json", "evaluator.model=/nowhere"]) == 2
     said = capsys.readouterr()
     assert why in said.err and said.out == "" and "nowhere" not in said.err
+
+
+def test_what_does_not_fit_in_memory_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluate, "MAX_FILE", file.stat().st_size - 1)
+    with pytest.raises(ProblemError, match="MiB in all; judge it in parts"):
+        evaluate.read_groups(file)
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from codezero.config import SwarmConfig
 from codezero.errors import ConfigError, SwarmError
 from codezero.monitor.metrics_file import LABEL
 from codezero.swarm import network_status
-from codezero.swarm.base import HivemindSwarm
+from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.identity import Identity
 from codezero.swarm.network_status import (
     FILE,

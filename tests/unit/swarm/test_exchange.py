@@ -24,7 +24,7 @@ from unit.swarm.test_records import record, refusal, validator
 
 from codezero.errors import SwarmError, UnreachableError
 from codezero.swarm import calls, wire
-from codezero.swarm.base import WAITING_POSTS, Swarm
+from codezero.swarm.base import Swarm
 from codezero.swarm.calls import (
     CHUNK,
     EACH_ASKER,
@@ -38,6 +38,7 @@ from codezero.swarm.calls import (
     network_of,
 )
 from codezero.swarm.exchange import Exchange
+from codezero.swarm.hivemind_swarm import WAITING_POSTS
 from codezero.swarm.records import LIFETIME, PeerRecordValidator, RecordPlace, place_of, shard_of
 from codezero.swarm.supervisor import Message, PeerFeedback, Publish, ReceivedBody
 from codezero.swarm.trust import Offence, PeerTrust

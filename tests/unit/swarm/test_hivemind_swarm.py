@@ -20,7 +20,8 @@ from simulation.hub import HubSwarm, LocalHub
 
 from codezero.config import SwarmConfig
 from codezero.errors import SwarmError
-from codezero.swarm.base import PROPOSALS_KEPT, HivemindSwarm, Swarm
+from codezero.swarm.base import PROPOSALS_KEPT, Swarm
+from codezero.swarm.hivemind_swarm import HivemindSwarm
 from codezero.swarm.supervisor import Answered, Message, NetworkProcess, Publish
 from codezero.swarm.wire import decode_body
 from codezero.types import Completion, Feedback, Post, RolloutGroup, Source, Standing
