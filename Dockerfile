@@ -36,8 +36,11 @@ RUN .venv/bin/python docker/check_torch.py "$TORCH_BACKEND"
 
 FROM ${BASE_IMAGE:-python:3.12-slim-bookworm}
 # tini is process 1: it passes signals on to the node and buries the processes that the node leaves behind.
+# Triton compiles the kernels of learning on a card; the headers of Python come with the base image.
+ARG TORCH_BACKEND=cpu
 RUN apt-get update --quiet \
  && apt-get install --quiet --yes --no-install-recommends tini \
+    $([ "$TORCH_BACKEND" = cpu ] || echo gcc libc6-dev) \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 
 WORKDIR /app

@@ -22,7 +22,7 @@ from codezero.system.files import write_atomic
 
 logger = logging.getLogger(__name__)
 
-Profile = Literal["gpu-80g", "gpu-24g", "gpu-16g", "gpu-12g", "gpu-8g", "laptop", "solo"]
+Profile = Literal["gpu-80g", "gpu-48g", "gpu-24g", "gpu-16g", "gpu-12g", "gpu-8g", "laptop", "solo"]
 LARGEST_FIRST: tuple[Profile, ...] = get_args(Profile)
 FILE = "hardware.json"  # in a run's folder: what was chosen for it
 # settings that have nothing to do with the hardware; they stay as they were when a profile is chosen
@@ -86,6 +86,11 @@ def fit_hardware(config: NodeConfig, overrides: Sequence[str], folder: Path) -> 
     need, has, where = weigh(config)
     if need is None:
         return config
+    if config.model.activation_checkpointing == AUTO and not config.trainer.ranks:
+        kept = replace(config, model=replace(config.model, activation_checkpointing="off"))
+        more, _, _ = weigh(kept)
+        if more is not None and more.total <= has.free:
+            config, need = kept, more
     logger.info("estimated peak: %s; %s has %.1f GiB", need, where, has.free / 2**30)
     if need.total > has.free:
         problem = f"this node does not fit {where}: it has {has.free / 2**30:.1f} GiB and needs about {need}"
@@ -125,9 +130,10 @@ def _largest_profile(config: NodeConfig, overrides: Sequence[str]) -> Profile | 
             if need is None or need.total <= has.free:
                 check_extras(other)
                 return name
-        except CodeZeroError as error:  # no such device, a model that cannot be had, or a library that is missing
-            level = logging.WARNING if isinstance(error, ConfigError) else logging.INFO
-            logger.log(level, "profile %s is passed over: %s", name, error)
+        except ConfigError as error:  # a library that is missing
+            print_flushed(f"codezero: profile {name} is passed over: {error}")
+        except CodeZeroError as error:  # no such device, or a model that cannot be had
+            logger.info("profile %s is passed over: %s", name, error)
     return None
 
 
@@ -143,11 +149,14 @@ def start_advice(config: NodeConfig) -> list[str]:
     solver = source_of(config.model.solver, "solver")
     if solver != config.model.solver or config.rollout.has_servers or config.trainer.ranks:
         return []
+    import torch
+
     from codezero.models.device import choose_device, measured_flops
     from codezero.models.memory import shape_of
 
     if choose_device(config.model.device, "solver").type != "cpu":
         return []
+    unused = ["Intel's GPU is not used: model.device knows cuda and mps"] * torch.xpu.is_available()
     shape = shape_of(solver, "solver")
     judges = config.evaluator.kind == "local" and config.reward.mode != "rlvr"
     judge = shape_of(source_of(config.evaluator.model, "judge"), "judge").parameters if judges else 0
@@ -156,6 +165,7 @@ def start_advice(config: NodeConfig) -> list[str]:
     first = f"the first exam figure comes after about {duration(exam)}; a smaller evals.problems"
     each = f"an iteration takes about {duration(iteration)}; a smaller solver.problems_per_iteration"
     return [
+        *unused,
         *[f"{first} or evaluator.canaries shortens it"] * (exam > EXAM_SECONDS),
         *[f"{each} or solver.group_size shortens it"] * (iteration > ITERATION_SECONDS),
     ]

@@ -119,7 +119,7 @@ def run_node(
 
         # The loop's parts
         swarm = build_swarm(network, environment, peer_id, folder.path, learner.policy.tokenizer_digest)
-        solver = build_solver(config, environment, learner, sampler, peer_id)
+        solver = build_solver(config, environment, learner, sampler, peer_id, evaluator.begin)
         node = Node(
             proposing=config.proposer,
             most_failures=config.run.max_failures,

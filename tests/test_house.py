@@ -227,8 +227,8 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 BUDGETS = {
     "files": 221,
-    "lines": 40_966,
-    "lines of code": 29_637,
+    "lines": 41_264,
+    "lines of code": 29_861,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

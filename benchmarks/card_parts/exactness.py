@@ -75,18 +75,18 @@ def halving(bench: Bench, name: str) -> Report:
         learner.update(given)  # moments are allocated
         free()
         done = learner.update(given)
-        return float(done.loss or 0.0), float(done.grad_norm or 0.0), learner.micro_batch_rows
+        return float(done.loss or 0.0), float(done.grad_norm or 0.0), learner.tokens_per_pass
 
     loss, norm, _ = update(1)
     needed = peak() or 0
     torch.cuda.set_per_process_memory_fraction(1.4 * needed / torch.cuda.mem_get_info()[1])
     try:
-        halved_loss, halved_norm, at_once = update(rows)
+        halved_loss, halved_norm, tokens = update(rows)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     return {
         "bound_gib": round(1.4 * needed / 2**30, 2),
-        "micro_batch_rows": at_once,
+        "tokens_per_pass": tokens,
         "loss": [loss, halved_loss],
         "grad_norm": [norm, halved_norm],
         "same": abs(loss - halved_loss) <= LOSS_TOLERANCE and abs(norm / halved_norm - 1) <= 0.02,

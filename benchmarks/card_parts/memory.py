@@ -47,7 +47,7 @@ def one_update(bench: Bench, config: NodeConfig, name: str, rows: int) -> Report
     given = batch(bench.shape(name), rows, asked, written)
     for _ in range(2):  # the optimiser's moments are there from the second step on
         learner.update(given)
-    return compared(config, {"update"}) | {"micro_batch_rows": learner.micro_batch_rows}
+    return compared(config, {"update"}) | {"tokens_per_pass": learner.tokens_per_pass}
 
 
 def whole_node(bench: Bench, profile: str, solver: str, judge: str) -> Report:
@@ -71,7 +71,7 @@ def whole_node(bench: Bench, profile: str, solver: str, judge: str) -> Report:
     }
     seconds = {what: timed(bench, act) for what, act in steps.items()}
     iteration = seconds["sampling"] + seconds["judging"] + seconds["update"]
-    report = compared(config, set(steps)) | {"micro_batch_rows": learner.micro_batch_rows, "seconds": seconds}
+    report = compared(config, set(steps)) | {"tokens_per_pass": learner.tokens_per_pass, "seconds": seconds}
     return report | {"judging_share_of_iteration": round(seconds["judging"] / iteration, 3), "attempts": attempts}
 
 

@@ -82,7 +82,7 @@ def one_speed(
         "mfu": round(flops / seconds / peak, 4) if peak else None,
         "share_of_matmul": round(flops / seconds / limits["matmul_flops"][limits["precision"]], 4),
         "seconds": round(seconds, 3),
-        "micro_batch_rows": learner.micro_batch_rows,
+        "tokens_per_pass": learner.tokens_per_pass,
     }
 
 

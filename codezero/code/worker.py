@@ -7,8 +7,10 @@ when it dies. A completion that kills it is unparseable; one that it did not ans
 
 import contextlib
 import hashlib
+import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +29,8 @@ from codezero.system.child import Channel, Child, parent_channel, python, spawn
 
 MAX_TEXT = 256 * 1024  # characters of a completion, or of a problem's question and tests together, that are looked at
 CACHED_REPORTS = 8_192
-WORKERS = 2  # children: whoever asks for many reports has nothing else to do until they are there
+# children: who asks for many reports leaves a core to what goes on beside, and has two at least
+WORKERS = max(2, min(16, (os.cpu_count() or 1) - 1))
 START_SECONDS = 60.0
 PATIENCE = 4.0  # wall seconds granted for a CPU second
 
@@ -40,33 +43,38 @@ _Item = TypeVar("_Item")
 
 
 class StaticGuard(AbstractContextManager["StaticGuard"]):
-    """Asks child processes for reports. Starts them at the first question; `close` ends them. For one thread."""
+    """Asks child processes for reports. Starts them at the first question; `close` ends them. One question of
+    several threads at a time."""
 
     def __init__(self, *, seconds: float = 2.0, memory_mib: int = 512) -> None:
         """`seconds` of CPU time for one completion; `memory_mib` of address space for a child."""
         self.workers = [_Worker(seconds, memory_mib) for _ in range(WORKERS)]
         self._cache: dict[bytes, StaticReport] = {}
+        self._lock = threading.RLock()
 
     def check_many(self, items: Sequence[StaticRequest]) -> list[StaticReport]:
         """A report for each item, in order. Raises EvaluatorError when no child can be started."""
         encoded = [_encoded(item) for item in items]
         requests = dict.fromkeys(item for item in encoded if isinstance(item, bytes))
-        new = [request for request in requests if _key(request) not in self._cache]
-        answers = self._each(_Worker.check, new)
-        known = {request: answers.get(request) or self._cache[_key(request)] for request in requests}
-        for request, report in answers.items():
-            if len(self._cache) == CACHED_REPORTS:
-                del self._cache[next(iter(self._cache))]
-            if not report.unavailable:
-                self._cache[_key(request)] = report
+        with self._lock:
+            new = [request for request in requests if _key(request) not in self._cache]
+            answers = self._each(_Worker.check, new)
+            known = {request: answers.get(request) or self._cache[_key(request)] for request in requests}
+            for request, report in answers.items():
+                if len(self._cache) == CACHED_REPORTS:
+                    del self._cache[next(iter(self._cache))]
+                if not report.unavailable:
+                    self._cache[_key(request)] = report
         return [known[item] if isinstance(item, bytes) else item for item in encoded]
 
     def transplant_many(self, items: Sequence[tuple[str, str, str]]) -> list[str | None]:
         """`mutations.transplant` of each (source, old entry, new entry); None also where the child had to give up."""
         ask = self.workers[0].ask
-        return [
-            ask("transplant", each, tuple[str | None]) if sum(map(len, each)) <= MAX_TEXT else None for each in items
-        ]
+        with self._lock:
+            return [
+                ask("transplant", each, tuple[str | None]) if sum(map(len, each)) <= MAX_TEXT else None
+                for each in items
+            ]
 
     def agree_many(self, items: Sequence[Agreement]) -> list[bool | None]:
         """Say for each whether both programs return the same; None: not known, also where the child had to give up."""
@@ -77,7 +85,7 @@ class StaticGuard(AbstractContextManager["StaticGuard"]):
         def share(first: int) -> list[tuple[_Item, _T]]:
             return [(item, work(self.workers[first], item)) for item in items[first::WORKERS]]
 
-        with ThreadPoolExecutor(WORKERS) as pool:
+        with self._lock, ThreadPoolExecutor(WORKERS) as pool:
             return dict(chain.from_iterable(pool.map(share, range(WORKERS))))
 
     def close(self) -> None:

@@ -345,6 +345,8 @@ def _of_training(config: NodeConfig) -> Iterator[str]:
         yield "model.train=lora with trainer.ranks: the ranks shard all weights; set one of the two back"
     if ranks and config.solver.optimizer == "adamw_8bit":
         yield "solver.optimizer=adamw_8bit with trainer.ranks: it cannot be sharded; set solver.optimizer=adamw"
+    if model.quantize == "nf4" and rollout.has_servers:
+        yield "model.quantize=nf4 with rollout servers: they read plain weights; drop one of the two"
     for name, temperature in (("solver", config.solver.temperature), ("evals", config.evals.temperature)):
         if rollout.has_servers and rollout.engine == "vllm" and 0 < temperature < COLDEST:
             what = f"{name}.temperature={temperature:g} is below {COLDEST}, where vLLM does not go"

@@ -107,7 +107,7 @@ class RewardConfig:
     program_seconds: Annotated[float, Interval(gt=0, le=36_000)] = 100.0
     """The same of all tests of a program."""
     workers: Annotated[int, Interval(ge=0, le=1024)] = 0
-    """Programs executed at once; 0: one for every 4 cores. No result depends on it."""
+    """Programs executed at once; 0: one for each core but one, 16 at most. No result depends on it."""
 
 
 @dataclass(kw_only=True)

@@ -139,7 +139,7 @@ class ModelConfig:
     lora_targets: list[str] = field(default_factory=lambda: [EVERY_LINEAR])
     """Names of the linear layers that get one, for example [q_proj,v_proj]; `all-linear`: all but the output head."""
     activation_checkpointing: Literal["auto", "on", "off"] = "auto"
-    """Compute activations twice instead of keeping them; auto: from 200 million parameters on."""
+    """Compute activations twice instead of keeping them; auto: where less is free than that takes."""
     memory_share: Annotated[float, Interval(gt=0, le=1)] = 1.0
     """Share of the device's memory that this node may use: several nodes on one device share it."""
     preflight: Literal["refuse", "warn"] = "refuse"
@@ -167,7 +167,7 @@ class SolverConfig:
     minibatches: Annotated[int, Interval(ge=1, le=64)] = 2
     """Optimiser steps for each iteration's rows."""
     micro_batch_rows: Annotated[int, Ge(1)] = 64
-    """Rows in one forward pass; bounds memory, not the gradient."""
+    """Longest rows that one forward pass has room for, or more of shorter ones; bounds memory, not the gradient."""
     optimizer: Literal["adamw", "adamw_8bit"] = "adamw"
     """adamw_8bit: its two moments in one byte each instead of four; needs the extra `bnb`."""
     betas: Annotated[list[float], Checked(_betas)] = field(default_factory=lambda: [0.9, 0.99])

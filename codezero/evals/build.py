@@ -1,7 +1,7 @@
 """Config -> the exam: which tasks it asks, and who grades the attempts."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from codezero.config import EvalsConfig, NodeConfig
 from codezero.environment import Environment
 from codezero.errors import ProblemError
-from codezero.evals.grading import SandboxGrader, ScoreGrader, problem_of
+from codezero.evals.grading import SandboxGrader, ScoreGrader, codes_of, judged_group, problem_of
 from codezero.evals.sets import HELD_OUT, PUBLISHED, find_set, read_tasks
 from codezero.evals.task import EvalTask, task_of
 from codezero.evaluator.base import ScoredEvaluator
@@ -19,7 +19,7 @@ from codezero.models.build import Say
 from codezero.problems.filters import Novelty
 from codezero.problems.sources import SETS, digest, exam_problems
 from codezero.sandbox.build import build_sandbox
-from codezero.types import REHEARSAL
+from codezero.types import REHEARSAL, Completion
 
 if TYPE_CHECKING:
     from codezero.evals.exam import HeldOutExam
@@ -87,7 +87,14 @@ def build_exam(
     else:
         sandbox = build_sandbox(config, stack) if real else stack.enter_context(MontySandbox())
         grader = SandboxGrader(sandbox, block)
-    pool = None
+    judge, pool = evaluator.examined(), None
+
+    def begin(task: EvalTask, tried: Sequence[Completion]) -> None:
+        if isinstance(grader, SandboxGrader):
+            grader.begin(task, tried)
+        if judge is not None:
+            judge.begin(judged_group(task, tried, codes_of(task, tried, block)))
+
     if isinstance(sampler.backend, RolloutServers):
         pool = ThreadPoolExecutor(1, thread_name_prefix="exam")
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
@@ -99,7 +106,8 @@ def build_exam(
         exam.control,
         sampler,
         grader,
-        evaluator=evaluator.examined(),
+        evaluator=judge,
         block=block,
+        ended=begin,
         pool=pool,
     )

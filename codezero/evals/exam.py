@@ -5,16 +5,15 @@ execution could not be decided is left out and shown, never counted as wrong.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from statistics import fmean
 
-from codezero.code.answer import read_answer
 from codezero.config import EvalsConfig, SolverConfig
 from codezero.errors import ProblemError
 from codezero.evals.figures import pass_at_k
-from codezero.evals.grading import Grader, judged_group
+from codezero.evals.grading import Grader, codes_of, judged_group
 from codezero.evals.task import EvalTask
 from codezero.evaluator.base import Evaluator
 from codezero.models.base import GroupSampler
@@ -46,6 +45,8 @@ class HeldOutExam:
     grader: Grader  # whose sandbox is nobody else's: a thread of this may be using it
     evaluator: Evaluator | None  # the judge that is held against execution; None: there is none
     block: str = "best"  # how the judge is shown an answer; see `answer.BLOCKS`
+    # called with the attempts at a task as they end, while others are sampled
+    ended: Callable[[EvalTask, Sequence[Completion]], object] | None = None
     pool: Executor | None = None  # attempts beside training, for a `sampler` of any thread; None: training waits
     _begun: tuple[int, float] | None = None  # the iteration, and the time in seconds
     _under_way: Future[Executed] | None = None
@@ -79,10 +80,8 @@ class HeldOutExam:
         executed = under_way.result() if under_way else self._execute()
         drew, judged = {draw.version for row in executed.attempts for draw in row}, Metrics()
         if self.evaluator is not None:
-            groups = [
-                judged_group(task, tried, [read_answer(each.text, task.defines, self.block).code for each in tried])
-                for task, tried in zip(self.tasks, executed.attempts, strict=True)
-            ]
+            pairs = zip(self.tasks, executed.attempts, strict=True)
+            groups = [judged_group(task, tried, codes_of(task, tried, self.block)) for task, tried in pairs]
             judged = self.evaluator.witness(self.evaluator.score(groups), executed.passed)
         return (
             executed_metrics(executed.passed, self.tasks, self.settings, self.grader.label)
@@ -106,12 +105,14 @@ class HeldOutExam:
 
     def _attempt(self, tasks: Sequence[EvalTask]) -> list[list[Completion]]:
         """[tasks, samples]"""
+        ended = self.ended
         return self.sampler.sample(
             [task.prompt for task in tasks],
             group_size=self.settings.attempts,
             max_new_tokens=self.solver.max_new_tokens,
             temperature=self.settings.temperature,
             generator_seed=self.settings.seed,
+            ended=None if ended is None else lambda at, tried: ended(tasks[at], tried),
         )
 
 

@@ -6,6 +6,7 @@ What could not be decided is None, is shown, and never counts as wrong.
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from codezero.code.answer import read_answer
@@ -38,10 +39,21 @@ class SandboxGrader:
 
     def __init__(self, sandbox: Sandbox, block: str = "best", *, clock: Callable[[], float] = time.monotonic) -> None:
         self._sandbox, self._block, self._clock = sandbox, block, clock
+        self._pool = ThreadPoolExecutor(sandbox.workers, "grader")
+        self._begun: dict[tuple[str, ...], Future[list[Grade]]] = {}
+
+    def begin(self, task: EvalTask, attempts: Sequence[Completion]) -> None:
+        """Grade from another thread, while other tasks are attempted; `grade` then finds it done."""
+        self._begun[task.name, *(each.text for each in attempts)] = self._pool.submit(self._grade, task, attempts)
 
     def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[Completion]]) -> list[list[Grade]]:
         """[tasks, samples] Raises SandboxError."""
-        return self._sandbox.each(lambda pair: self._grade(*pair), zip(tasks, attempts, strict=True))
+        begun, self._begun = self._begun, {}
+        graded = [
+            begun.get((task.name, *(each.text for each in tried))) or self._pool.submit(self._grade, task, tried)
+            for task, tried in zip(tasks, attempts, strict=True)
+        ]
+        return [each.result() for each in graded]
 
     def refusals(self, tasks: Iterable[EvalTask]) -> dict[str, str]:
         """Name the tasks whose tests can decide no attempt, and why."""
@@ -112,10 +124,7 @@ class JudgeGrader:
 
     def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[Completion]]) -> list[list[Grade]]:
         """[tasks, samples] Raises EvaluatorError."""
-        read = [
-            [read_answer(attempt.text, task.defines, self._block).code for attempt in tried]
-            for task, tried in zip(tasks, attempts, strict=True)
-        ]
+        read = [codes_of(task, tried, self._block) for task, tried in zip(tasks, attempts, strict=True)]
         groups = [judged_group(task, tried, codes) for task, tried, codes in zip(tasks, attempts, read, strict=True)]
         return [
             [
@@ -139,6 +148,11 @@ def problem_of(task: EvalTask) -> Problem:
     tests, source = tuple(kept[:JUDGED_TESTS]), Source.MBPP if task.entry_point else Source.CODE_CONTESTS
     key = problem_id(task.prompt, tests)
     return Problem(key, task.prompt, tests, task.entry_point, source, level=task.level)
+
+
+def codes_of(task: EvalTask, attempts: Sequence[Completion], block: str) -> list[str | None]:
+    """The code of each, None where there is none."""
+    return [read_answer(attempt.text, task.defines, block).code for attempt in attempts]
 
 
 def judged_group(task: EvalTask, attempts: Sequence[Completion], codes: Sequence[str | None]) -> RolloutGroup:

@@ -19,6 +19,9 @@ class Evaluator(ABC):
     def score(self, groups: Sequence[RolloutGroup]) -> list[ScoredGroup]:
         """A verdict per completion, in order. Raises EvaluatorError, and SandboxError where rewards are executed."""
 
+    def begin(self, group: RolloutGroup) -> None:  # noqa: B027 - there may be nothing that other processes do
+        """Start on a group while others are still sampled: `score` then waits for it, and not for all of them."""
+
     def review(self, iteration: int, scored: Sequence[ScoredGroup]) -> None:  # noqa: B027 - there may be no judge
         """Test the judge itself, once an iteration. Raises EvaluatorError, SandboxError and AlarmError."""
 

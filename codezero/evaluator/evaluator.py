@@ -114,10 +114,18 @@ class ExecutedEvaluator(StaticEvaluator):
         self._sandbox, self._seed, share = sandbox, seed, rules.weights.executed
         which = "every attempt is" if share == 1 else f"{share:.0%} of the attempts are"
         logger.warning("reward.mode: %s EXECUTED in a sandbox, and the outcome is the reward", which)
+        self._known: dict[Job, Execution] = {}  # until they are judged
+
+    def prepare(self, attempts: Sequence[Attempt]) -> None:
+        jobs = map(self._job, (problem for problem, _ in attempts), self.reports(attempts))
+        self._known |= self._sandbox.run_distinct(job for job in jobs if job is not None and job not in self._known)
 
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
         jobs = [self._job(problem, report) for (problem, _), report in zip(attempts, reports, strict=True)]
-        executed = self._sandbox.run_distinct(job for job in jobs if job is not None)
+        executed = self._known | self._sandbox.run_distinct(
+            job for job in jobs if job is not None and job not in self._known
+        )
+        self._known = {}
         return [
             self._verdict(report, CLAIMS if job is None else executed[job], completion.finished)
             for (_, completion), report, job in zip(attempts, reports, jobs, strict=True)
@@ -154,6 +162,9 @@ class HybridEvaluator(FrozenEvaluator):
         super().__init__(monitor, rules)
         self._executed = ExecutedEvaluator(monitor.guard, sandbox, rules, seed=seed)
         self._decided: list[bool] = []
+
+    def prepare(self, attempts: Sequence[Attempt]) -> None:
+        self._executed.prepare(attempts)
 
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
         executed = self._executed.judge(attempts, reports)

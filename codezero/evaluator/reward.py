@@ -7,6 +7,7 @@ format saturate within a few rounds and would otherwise be what is learned.
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import chain, islice
 from operator import mul
 from typing import Annotated, NamedTuple
@@ -134,10 +135,20 @@ class StaticEvaluator(StateFile[Counts], Evaluator, file="counts.json", schema=C
 
     def __init__(self, guard: StaticGuard, rules: Rules) -> None:
         self._guard, self._rules, self.memory = guard, rules, Counts({}, 0)
+        self._pool, self._begun = ThreadPoolExecutor(1, "evaluator"), list[Future[None]]()
 
     @abstractmethod
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
         """A verdict per attempt, in order."""
+
+    def begin(self, group: RolloutGroup) -> None:
+        """Have other processes look at these attempts, from a thread; what fails there fails in `score` again."""
+        attempts = [(group.problem, completion) for completion in group.completions]
+        self._begun.append(self._pool.submit(self.prepare, attempts))
+
+    def prepare(self, attempts: Sequence[Attempt]) -> None:
+        """Do what other processes do for these verdicts; `judge` finds it done."""
+        self.reports(attempts)
 
     def reports(self, attempts: Sequence[Attempt]) -> list[StaticReport]:
         """Run the static pass on each, in order. Raises EvaluatorError when it cannot be started."""
@@ -145,6 +156,8 @@ class StaticEvaluator(StateFile[Counts], Evaluator, file="counts.json", schema=C
 
     def score(self, groups: Sequence[RolloutGroup]) -> list[ScoredGroup]:
         """A verdict per completion, in order. Raises EvaluatorError and, where attempts are executed, SandboxError."""
+        wait(self._begun)
+        self._begun.clear()
         attempts = [(group.problem, completion) for group in groups for completion in group.completions]
         rest = iter(self.judge(attempts, self.reports(attempts)))
         scored = [ScoredGroup(group, tuple(islice(rest, len(group.completions)))) for group in groups]

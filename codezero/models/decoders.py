@@ -1,8 +1,9 @@
-"""Incremental decoding: a general decoder for every model, and a lean one for small Qwen2 models on the CPU.
+"""Incremental decoding: one decoder with slots of fixed size for Qwen2, Qwen3 and Llama, and a general one.
 
-The lean one is a forward pass of its own over the loaded parameters, with packed projections and key-value buffers of
-fixed size. A step of a model of a few million parameters is bound by Python and dispatch, and takes a fraction of the
-general decoder's time. It computes what `transformers`' Qwen2 computes; a test holds the two together.
+The first is a forward pass of its own over the loaded weights: projections of one input are one product, keys and
+values lie where they were first put, and no key head is repeated for the query heads that share it. A step asks the
+host for nothing, so that a card replays it as a graph: a decode of few rows is bound by launches, 18 a layer instead of
+40. It computes what `transformers` computes; tests hold the two together.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -11,20 +12,23 @@ general decoder's time. It computes what `transformers`' Qwen2 computes; a test 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import itertools
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, silu
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
 
 from codezero.models.chat import pad
-from codezero.models.load import TINY_PARAMETERS, has_adapter
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float, Int
+    from jaxtyping import Float, Int
 
 
 def heads_of(config: Any) -> tuple[int, int, int]:
@@ -32,12 +36,6 @@ def heads_of(config: Any) -> tuple[int, int, int]:
     heads = config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
     return heads, getattr(config, "num_key_value_heads", None) or heads, size
-
-
-def columns(ids: Int[Tensor, "rows tokens"], keep: int) -> Int[Tensor, " keep"]:
-    """The last `keep` columns, as `logits_to_keep`. A number of them would take a slice whose rows lie apart,
-    for which torch copies the head once a row on a CPU."""
-    return torch.arange(ids.shape[1] - keep, ids.shape[1], device=ids.device)
 
 
 def last_logits(
@@ -50,7 +48,8 @@ def last_logits(
         position_ids=positions,
         past_key_values=cache,
         use_cache=True,
-        logits_to_keep=columns(ids, 1),
+        # not the number 1: it takes a slice whose rows lie apart, for which torch copies the head once a row on a CPU
+        logits_to_keep=torch.tensor([ids.shape[1] - 1], device=ids.device),
     ).logits[:, -1]
 
 
@@ -82,130 +81,6 @@ class CachedDecoder:
         self.cache.batch_select_indices(rows)
 
 
-def is_lean(model: PreTrainedModel) -> bool:
-    """True where `LeanDecoder` can and should drive this model."""
-    config: Any = model.config
-    return (
-        config.model_type == "qwen2"
-        and not has_adapter(model)  # which lies beside the weights that this reads
-        and model.device.type == "cpu"
-        and model.dtype == torch.float32
-        and config.hidden_act == "silu"
-        and not config.use_sliding_window
-        and config.rope_parameters.get("rope_type") == "default"
-        and model.num_parameters() < TINY_PARAMETERS
-    )
-
-
-class Layer:
-    """One decoder layer's parameters; query, key and value packed, gate and up packed."""
-
-    def __init__(self, layer: Any):
-        attention, mlp = layer.self_attn, layer.mlp
-        projections = (attention.q_proj, attention.k_proj, attention.v_proj)
-        self.norm: Tensor = layer.input_layernorm.weight.detach()
-        self.qkv = torch.cat([projection.weight for projection in projections])
-        self.qkv_bias = torch.cat([projection.bias for projection in projections])
-        self.out: Tensor = attention.o_proj.weight.detach()
-        self.mlp_norm: Tensor = layer.post_attention_layernorm.weight.detach()
-        self.gate_up = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])
-        self.down: Tensor = mlp.down_proj.weight.detach()
-
-
-class LeanDecoder:
-    """See `CachedDecoder`. Valid for one decode, because packing copies weights that training changes."""
-
-    def __init__(self, model: PreTrainedModel, pad_id: int):
-        config: Any = model.config
-        self.pad_id = pad_id
-        self.heads, self.kv_heads, self.head_size = heads_of(config)
-        self.eps: float = config.rms_norm_eps
-        self.rope_theta: float = config.rope_parameters["rope_theta"]
-        with torch.no_grad():
-            self.layers = [Layer(layer) for layer in model.model.layers]
-        self.embedding: Tensor = model.model.embed_tokens.weight.detach()
-        self.norm: Tensor = model.model.norm.weight.detach()
-        self.head: Tensor = model.lm_head.weight.detach()
-        self.head_bias: Tensor | None = model.lm_head.bias
-        self.keys: list[Tensor] = []
-        self.values: list[Tensor] = []
-
-    def prefill(self, prompts: Sequence[Sequence[int]], repeats: int, width: int) -> Float[Tensor, "rows vocabulary"]:
-        ids, real = pad(prompts, self.pad_id, torch.device("cpu"), left=True)
-        rows, self.filled = ids.shape
-        # RoPE tables [width, head size] (Su et al. 2021, eq. 34)
-        frequency = self.rope_theta ** -(torch.arange(0, self.head_size, 2).float() / self.head_size)
-        angle = torch.outer(torch.arange(width).float(), frequency).repeat(1, 2)
-        self.cos, self.sin = angle.cos(), angle.sin()
-        positions = (real.cumsum(-1) - 1).clamp(min=0)
-        cos, sin = self.cos[positions][:, None], self.sin[positions][:, None]
-        # A padding row attends to itself: a row that attends to nothing is NaN.
-        visible = torch.ones(self.filled, self.filled, dtype=torch.bool).tril() & real[:, None, None, :]
-        visible = visible | torch.eye(self.filled, dtype=torch.bool)
-        hidden = self.embedding[ids]
-        for layer in self.layers:
-            query, key, value = self._project(hidden, layer)
-            query, key = _rotate(query.transpose(1, 2), cos, sin), _rotate(key.transpose(1, 2), cos, sin)
-            value = value.transpose(1, 2)
-            mixed = scaled_dot_product_attention(query, key, value, attn_mask=visible, enable_gqa=True)
-            hidden = self._finish(hidden, mixed.transpose(1, 2).flatten(2), layer)
-            self.keys.append(self._with_room(key, repeats, width))
-            self.values.append(self._with_room(value, repeats, width))
-        self.positions = real.sum(-1).repeat_interleave(repeats)
-        self.mask = torch.zeros(rows * repeats, 1, 1, width)
-        self.mask[..., : self.filled].masked_fill_(~real.repeat_interleave(repeats, 0)[:, None, None], float("-inf"))
-        return self._logits(hidden[:, -1]).repeat_interleave(repeats, 0)
-
-    def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
-        rows, slot, end = len(tokens), self.filled, self.filled + 1
-        cos, sin = self.cos[self.positions][:, None], self.sin[self.positions][:, None]
-        mask = self.mask[..., :end]
-        hidden = self.embedding[tokens]
-        for layer, keys, values in zip(self.layers, self.keys, self.values, strict=True):
-            query, key, value = self._project(hidden, layer)
-            keys[:, :, slot], values[:, :, slot] = _rotate(key, cos, sin), value
-            # Query heads that share a key head stand beside each other: [rows, kv heads, heads per kv head, size].
-            query = _rotate(query, cos, sin).view(rows, self.kv_heads, -1, self.head_size)
-            weights = query @ keys[:, :, :end].transpose(-1, -2) * self.head_size**-0.5 + mask
-            mixed = weights.softmax(-1) @ values[:, :, :end]
-            hidden = self._finish(hidden, mixed.reshape(rows, -1), layer)
-        self.filled = end
-        self.positions = self.positions + 1
-        return self._logits(hidden)
-
-    def keep(self, rows: Int[Tensor, " kept"]) -> None:
-        self.positions, self.mask = self.positions[rows], self.mask[rows]
-        self.keys = [keys[rows] for keys in self.keys]
-        self.values = [values[rows] for values in self.values]
-
-    def _project(self, hidden: Tensor, layer: Layer) -> tuple[Tensor, ...]:
-        """Query, key and value as [..., heads, head size]."""
-        packed = linear(self._normed(hidden, layer.norm), layer.qkv, layer.qkv_bias).unflatten(-1, (-1, self.head_size))
-        return packed.split([self.heads, self.kv_heads, self.kv_heads], dim=-2)
-
-    def _finish(self, hidden: Tensor, mixed: Tensor, layer: Layer) -> Tensor:
-        hidden = hidden + linear(mixed, layer.out)
-        gate, up = linear(self._normed(hidden, layer.mlp_norm), layer.gate_up).chunk(2, -1)
-        return hidden + linear(silu(gate) * up, layer.down)
-
-    def _normed(self, hidden: Tensor, weight: Tensor) -> Tensor:
-        return rms_norm(hidden, (hidden.shape[-1],), weight, self.eps)
-
-    def _logits(self, hidden: Tensor) -> Tensor:
-        return linear(self._normed(hidden, self.norm), self.head, self.head_bias)
-
-    def _with_room(self, states: Tensor, repeats: int, width: int) -> Tensor:
-        # What is not written yet is never read, so it need not be zero.
-        buffer = states.new_empty(states.shape[0] * repeats, self.kv_heads, width, self.head_size)
-        buffer[:, :, : states.shape[2]] = states.repeat_interleave(repeats, 0)
-        return buffer
-
-
-def _rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    first, second = states.chunk(2, -1)
-    return states * cos + torch.cat([-second, first], -1) * sin
-
-
 TOKENS_AT_ONCE = 4096  # most tokens of prompts in one forward pass, padding included; a longer prompt is read alone
 PASSED_ON = ("qwen2", "qwen3")  # families whose attention is handed what the caller gives the model besides
 MASKED = ("sdpa", "eager", "shared_prompt")  # implementations of attention that take a mask of one's own
@@ -222,86 +97,224 @@ def why_not_plain(model: PreTrainedModel) -> str:
     return "" if attention in MASKED else f"attention by {attention} takes no mask of one's own"
 
 
-class SlotLayer(DynamicLayer):
-    """Keys and values [slots, heads, width, size] of one layer. Every slot has its own end, which masks hide."""
+FAMILIES = ("qwen2", "qwen3", "llama")
+STATIC_ROPE = ("default", "linear", "llama3")  # kinds of position embedding that do not depend on a text's length
+BUCKET = 128  # a card reads whole multiples of so many columns of keys, each number of them by a graph of its own
+GRAPH_GAP = 0.05  # most nats between a graph's first logits and those of the plain step
+GRAPHS = "cuda"  # the kind of device on which steps are replayed
 
-    def __init__(self, slots: int, width: int) -> None:
-        super().__init__()
-        self.slots, self.width = slots, width
+log = logging.getLogger(__name__)
 
-    def fill(self, which: Sequence[Int[Tensor, " repeats"]], layer: Any, real: Bool[Tensor, "rows tokens"]) -> None:
-        """which[i]: the slots that begin with row i of `layer`, of whose columns those that are `real`."""
-        if not self.is_initialized:
-            heads, size = layer.keys.shape[1], layer.keys.shape[3]
-            self.dtype, self.device = layer.values.dtype, layer.values.device
-            # what is masked is read too, and may not be NaN; autocast leaves the keys alone in float32, until they are
-            # multiplied
-            zeros = layer.values.new_zeros(self.slots, heads, self.width, size)
-            self.keys, self.values = zeros, torch.zeros_like(zeros)
-            self.is_initialized = True
-        for own, new in ((self.keys, layer.keys), (self.values, layer.values)):
-            for slots, states, columns in zip(which, new, real, strict=True):
-                text = states[:, columns]
-                own[slots, :, : text.shape[1]] = text.to(self.dtype)
 
-    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """A token for each slot of `rows`, at `place`; what is read ends at `end`."""
-        self.keys[self.rows, :, self.place] = key_states[:, :, 0].to(self.dtype)
-        self.values[self.rows, :, self.place] = value_states[:, :, 0].to(self.dtype)
-        return self.keys[:, :, : self.end], self.values[:, :, : self.end]
+def has_slots(model: PreTrainedModel) -> bool:
+    """True where `SlotDecoder` can drive this model."""
+    config: Any = model.config
+    rope: Any = getattr(config, "rope_parameters", None) or {}
+    return (
+        config.model_type in FAMILIES
+        and {*(getattr(config, "layer_types", None) or ["full_attention"])} == {"full_attention"}
+        and rope.get("rope_type") in STATIC_ROPE
+        and config.hidden_act == "silu"
+        and type(model.get_output_embeddings()) is nn.Linear
+    )
 
-    def keep(self, rows: Int[Tensor, " kept"]) -> None:
-        self.keys, self.values = self.keys[rows], self.values[rows]
+
+def _side_by_side(tensors: Sequence[Tensor]) -> Tensor:
+    """The tensors as one, of which they are views from then on: nothing is kept twice, and what learns is followed."""
+    first = tensors[0]
+    start, storage = first.storage_offset(), first.untyped_storage().data_ptr()
+    ends = itertools.accumulate((each.numel() for each in tensors), initial=start)
+    lies = [each.is_contiguous() and each.untyped_storage().data_ptr() == storage for each in tensors]
+    if all(lies) and all(each.storage_offset() == end for each, end in zip(tensors, ends, strict=False)):
+        size = (sum(map(len, tensors)), *first.shape[1:])
+        return first.detach().as_strided(size, first.stride(), start)
+    whole = torch.cat([each.detach() for each in tensors])
+    for each, part in zip(tensors, whole.split([len(each) for each in tensors]), strict=True):
+        each.data = part
+    return whole
+
+
+def _product(*layers: nn.Module) -> Callable[[Tensor], Tensor]:
+    """Linear layers of one input as a function [..., inputs] -> [..., all outputs]; in one product where all are plain.
+    Layers in 4 bits, and with an adapter, are called one by one."""
+    bases: list[Any] = [each.base_layer if getattr(each, "disable_adapters", False) else each for each in layers]
+    if any(type(base) is not nn.Linear for base in bases):
+        return layers[0] if len(layers) == 1 else lambda given: torch.cat([layer(given) for layer in layers], -1)
+    weight = _side_by_side([base.weight for base in bases])
+    bias = None if bases[0].bias is None else _side_by_side([base.bias for base in bases])
+    return partial(linear, weight=weight, bias=bias)
+
+
+class Layer:
+    """One decoder layer: query, key and value in one product, gate and up in another."""
+
+    def __init__(self, layer: Any, shape: tuple[int, int, int]) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        self.norm, self.mlp_norm = layer.input_layernorm.weight.detach(), layer.post_attention_layernorm.weight.detach()
+        self.qkv = _product(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.out, self.gate_up, self.down = (
+            _product(attention.o_proj), _product(mlp.gate_proj, mlp.up_proj), _product(mlp.down_proj),
+        )  # fmt: skip
+        self.head_norm: Tensor | None = None  # [query and key heads, size]: Qwen3 has one for queries and one for keys
+        if hasattr(attention, "q_norm"):
+            norms = attention.q_norm.weight.detach(), attention.k_norm.weight.detach()
+            self.head_norm = torch.cat([norm.expand(n, -1) for norm, n in zip(norms, shape[:2], strict=True)])
 
 
 class SlotDecoder:
-    """One batched decode through `model.forward`, whose rows can be given to other prompts."""
+    """One batched decode, whose rows can be given to other prompts. Keys and values [slots * width, heads, size] of
+    each layer, and all else that a step changes, stay where they are."""
 
-    def __init__(self, model: PreTrainedModel, pad_id: int):
-        self.model, self.pad_id = model, pad_id
+    def __init__(self, model: PreTrainedModel, pad_id: int) -> None:
+        config: Any = model.config
+        self.model, self.pad_id, self.eps = model, pad_id, config.rms_norm_eps
+        self.shape = self.heads, self.pairs, self.size = heads_of(config)
+        inner: Any = model.model
+        with torch.inference_mode(False), torch.no_grad():  # what learns may come to lie elsewhere, and learns on
+            self.layers = [Layer(layer, self.shape) for layer in inner.layers]
+        self.embedding: Tensor = inner.embed_tokens.weight.detach()
+        self.norm: Tensor = inner.norm.weight.detach()
+        self.head: Any = model.get_output_embeddings()
+        self.replays, self._graphs = model.device.type == GRAPHS, dict[tuple[int, int], Replay]()
 
     def prefill(self, prompts: Sequence[Sequence[int]], repeats: int, width: int) -> Float[Tensor, "rows vocabulary"]:
         """Read each prompt once for all its repeats. width: most tokens of a row, ever. Returns the next logits."""
-        slots, device = len(prompts) * repeats, self.model.device
-        self.width, self.rows = width, torch.arange(slots, device=device)
-        self.layers = [SlotLayer(slots, width) for _ in range(self.model.config.get_text_config().num_hidden_layers)]
-        self.cache = Cache(layers=list(self.layers))
-        self.place = torch.zeros(slots, dtype=torch.long, device=device)
-        return self.fill(self.rows, prompts, repeats)
+        self.rows, device, dtype = len(prompts) * repeats, self.model.device, self.embedding.dtype
+        self.width = -(-width // BUCKET) * BUCKET if self.replays else width
+        columns = torch.arange(self.width, device=device)
+        self.columns = columns
+        cos, sin = cast(Any, self.model.model).rotary_emb(self.embedding[:1, None], columns[None])
+        # RoPE (Su et al. 2021, eq. 34): the halves of a head are swapped, and the first of the two negated
+        self.cos, self.sin = cos[0], torch.cat([-sin[0, :, : self.size // 2], sin[0, :, self.size // 2 :]], -1)
+        # what is masked is read too, and may not be NaN
+        shape = self.rows * self.width, self.pairs, self.size
+        self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in self.layers]
+        self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in self.layers]
+        self.first = torch.arange(self.rows, device=device) * self.width  # of each slot's columns
+        self.place = torch.zeros(self.rows, dtype=torch.long, device=device)  # of the next token in its slot
+        self.tokens = torch.zeros_like(self.place)
+        self.ends = np.zeros(self.rows, dtype=np.int64)  # `place` as the host knows it
+        return self.fill(torch.arange(self.rows, device=device), prompts, repeats)
 
     def fill(
         self, slots: Int[Tensor, " slots"], prompts: Sequence[Sequence[int]], repeats: int
     ) -> Float[Tensor, "slots vocabulary"]:
         """Give these slots to prompts. Returns the logits that begin their rows."""
-        logits: list[Tensor] = []
-        which = slots.view(len(prompts), repeats)
-        self.place[slots] = torch.tensor(list(map(len, prompts)), device=slots.device).repeat_interleave(repeats)
+        which, logits = slots.view(len(prompts), repeats), list[Tensor]()
+        lengths = np.repeat([len(prompt) for prompt in prompts], repeats)
+        self.place[slots] = torch.from_numpy(lengths).to(slots.device)
+        self.ends[slots.cpu().numpy()] = lengths
         for some in _alike(prompts):
-            ids, real = pad([prompts[i] for i in some], self.pad_id, self.model.device, left=True)
-            cache = DynamicCache(config=self.model.config)
-            positions = (real.cumsum(-1) - 1).clamp(min=0)
-            logits.append(last_logits(self.model, ids, real.long(), positions, cache).repeat_interleave(repeats, 0))
-            for own, layer in zip(self.layers, cache.layers, strict=True):
-                own.fill([which[i] for i in some], layer, real)
+            # padded on the right, behind all that a causal row looks at, and overwritten by its tokens
+            ids, real = pad([prompts[i] for i in some], self.pad_id, self.model.device)
+            count, into = ids.shape[1], which[some, :, None] * self.width + self.columns[: ids.shape[1]]
+            hidden, cos, sin = self.embedding[ids], self.cos[:count, None], self.sin[:count, None]
+            for layer, keys, values in zip(self.layers, self.keys, self.values, strict=True):
+                query, key, value = self._project(hidden, layer, cos, sin)
+                keys[into], values[into] = key[:, None], value[:, None]
+                query, key, value = (each.transpose(1, 2) for each in (query, key, value))
+                mixed = scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+                hidden = self._finish(hidden, mixed.transpose(1, 2).flatten(2), layer)
+            last = hidden[torch.arange(len(some), device=ids.device), real.sum(-1) - 1]
+            logits.append(self._logits(last).repeat_interleave(repeats, 0))
         return torch.cat(logits)
 
     def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
-        """Append one token to every row. Returns the next logits."""
-        end = int(self.place.max()) + 1
-        hidden = torch.arange(end, device=tokens.device) > self.place[:, None]
-        mask = torch.zeros(hidden.shape, dtype=self.model.dtype, device=tokens.device)
-        mask.masked_fill_(hidden, torch.finfo(mask.dtype).min)
-        for layer in self.layers:
-            layer.rows, layer.place, layer.end = self.rows, self.place, end
-        logits = last_logits(self.model, tokens[:, None], mask[:, None, None], self.place[:, None], self.cache)
-        self.place = (self.place + 1).clamp(max=self.width - 1)  # a row that has ended may go on until it is replaced
-        return logits
+        """Append one token to every row. Returns the next logits; on a card the next step overwrites them."""
+        self.tokens[: self.rows].copy_(tokens)
+        end = min(int(self.ends.max()) + 1, self.width)
+        self.ends = np.minimum(self.ends + 1, self.width - 1)  # a row that has ended may go on until it is replaced
+        return self._replayed(-(-end // BUCKET) * BUCKET) if self.replays else self._forward(end)
 
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
-        """Drop every row but these (indices)."""
-        self.place, self.rows = self.place[rows], self.rows[: len(rows)]
-        for layer in self.layers:
-            layer.keep(rows)
+        """Drop every row but these (indices): they become the first, in this order."""
+        end, self.ends = int(self.ends.max()) + 1, self.ends[rows.cpu().numpy()]
+        for states in (*self.keys, *self.values):
+            lines = states.view(-1, self.width, *states.shape[1:])
+            lines[: len(rows), :end] = lines[rows, :end]
+        self.place[: len(rows)] = self.place[rows]
+        self.rows = len(rows)
+
+    def _forward(self, end: int) -> Float[Tensor, "rows vocabulary"]:
+        """end: of the columns that are read."""
+        rows = self.rows
+        place, hidden = self.place[:rows], self.embedding[self.tokens[:rows]]
+        cos, sin, at = self.cos[place][:, None], self.sin[place][:, None], self.first[:rows] + place
+        unseen = self.columns[:end] > place[:, None]
+        mask = hidden.new_zeros(rows, end).masked_fill_(unseen, float("-inf"))[:, None, None]
+        for layer, keys, values in zip(self.layers, self.keys, self.values, strict=True):
+            query, key, value = self._project(hidden, layer, cos, sin)
+            keys.index_copy_(0, at, key)
+            values.index_copy_(0, at, value)
+            # query heads that share a key head stand as several queries of it
+            asked = query.reshape(rows, self.pairs, -1, self.size)
+            seen = (each.view(-1, self.width, self.pairs, self.size)[:rows, :end] for each in (keys, values))
+            key, value = (each.transpose(1, 2) for each in seen)
+            shared = mask.expand(-1, 1, asked.shape[2], -1)
+            mixed = scaled_dot_product_attention(asked, key, value, attn_mask=shared)
+            hidden = self._finish(hidden, mixed.reshape(rows, -1), layer)
+        place.add_(1).clamp_(max=self.width - 1)
+        return self._logits(hidden)
+
+    def _replayed(self, end: int) -> Float[Tensor, "rows vocabulary"]:
+        """`_forward` as a graph, if its first logits are those of the plain step; else no step is one any more."""
+        if replay := self._graphs.get((self.rows, end)):
+            return replay()
+        before = self.place.clone()
+        plain = self._forward(end).clone()
+        after = self.place.clone()
+        try:
+            replay = capture(partial(self._forward, end))
+            self.place.copy_(before)
+            gap = float((replay().float().log_softmax(-1) - plain.float().log_softmax(-1)).abs().max())
+            why = "" if gap <= GRAPH_GAP else f"its logits are off by {gap:.2g} nats"
+        except RuntimeError as error:
+            replay, why = None, (str(error).strip() or "no reason given").splitlines()[0][:200]
+        self.place.copy_(after)
+        if replay is None or why:
+            self.replays = False
+            log.warning("steps are not replayed as graphs: %s; sampling is slower", why)
+            return plain
+        self._graphs[self.rows, end] = replay
+        return plain
+
+    def _project(self, hidden: Tensor, layer: Layer, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
+        """Query, key and value as [..., heads, size], with the place in the text turned into the first two."""
+        packed = layer.qkv(self._normed(hidden, layer.norm)).unflatten(-1, (-1, self.size))
+        turned, value = packed.split([self.heads + self.pairs, self.pairs], dim=-2)
+        if layer.head_norm is not None:
+            turned = rms_norm(turned, (self.size,), eps=self.eps) * layer.head_norm
+        first, second = turned.chunk(2, -1)
+        turned = torch.addcmul(turned * cos, torch.cat([second, first], -1), sin)
+        query, key = turned.split([self.heads, self.pairs], dim=-2)
+        return query, key, value
+
+    def _finish(self, hidden: Tensor, mixed: Tensor, layer: Layer) -> Tensor:
+        hidden = hidden + layer.out(mixed)
+        gate, up = layer.gate_up(self._normed(hidden, layer.mlp_norm)).chunk(2, -1)
+        return hidden + layer.down(silu(gate) * up)
+
+    def _normed(self, hidden: Tensor, weight: Tensor) -> Tensor:
+        return rms_norm(hidden, (hidden.shape[-1],), weight, self.eps)
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        return linear(self._normed(hidden, self.norm), self.head.weight, self.head.bias)
+
+
+Replay = Callable[[], Tensor]
+
+
+def capture(work: Replay) -> Replay:
+    """`work` as a CUDA graph: a function that replays it and returns its result, at the same address each time."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = work()
+
+    def replay() -> Tensor:
+        graph.replay()
+        return result
+
+    return replay
 
 
 def _alike(prompts: Sequence[Sequence[int]]) -> Iterator[list[int]]:

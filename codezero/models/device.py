@@ -6,6 +6,8 @@ import contextlib
 import ctypes
 import itertools
 import os
+import shutil
+import sysconfig
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -66,6 +68,12 @@ def computes_bfloat16() -> bool:
     float32."""
     checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
     return any(check is not None and check() for check in checks)
+
+
+def compiles_kernels() -> bool:
+    """True where Triton can build its kernels: with a C compiler, and the headers of this Python."""
+    compiler = os.environ.get("CC") or next(filter(shutil.which, ("gcc", "cc", "clang")), "")
+    return bool(shutil.which(compiler)) and Path(sysconfig.get_path("include"), "Python.h").is_file()
 
 
 def computing_bytes(precision: str, device: torch.device) -> int:

@@ -11,20 +11,24 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from codezero.models.base import GroupSampler
 from codezero.models.chat import encode_prompts
-from codezero.models.decoders import CachedDecoder, LeanDecoder, SlotDecoder, heads_of, is_lean, why_not_plain
-from codezero.models.load import LoadedModel, as_loaded
+from codezero.models.decoders import GRAPHS, CachedDecoder, SlotDecoder, has_slots, heads_of
+from codezero.models.device import memory_of, ran_out_of_memory
+from codezero.models.load import NAME as ADAPTER
+from codezero.models.load import TINY_PARAMETERS, LoadedModel, adapted_layers, as_loaded
 from codezero.types import Completion
 
 if TYPE_CHECKING:
@@ -44,11 +48,15 @@ class Drawn(NamedTuple):
     version: int | None = None  # the oldest version of the policy that drew its tokens; None: the one at hand
 
 
+Ended = Callable[[int, list[Drawn]], object]  # called with a prompt's number and its draws, once each
+
+
 class Draws:
     """The table of all draws of one call, [draws, most new tokens]."""
 
-    def __init__(self, count: int, room: int, device: torch.device) -> None:
-        self.room = room
+    def __init__(self, prompts: int, repeats: int, room: int, device: torch.device) -> None:
+        count = prompts * repeats
+        self.room, self.repeats, self._told = room, repeats, set[int]()
         self.ids = torch.full((count, room + 1), -1, device=device)  # in the last column nothing is ever kept
         self.logprobs = torch.zeros(self.ids.shape, device=device)
         self.taken = torch.zeros(count, dtype=torch.long, device=device)
@@ -76,9 +84,16 @@ class Draws:
         self.taken[rows], self.done[rows] = at, done
         return done
 
-    def rows(self) -> list[Drawn]:
-        both = zip(self.ids.tolist(), self.logprobs.tolist(), self.taken.tolist(), strict=True)
+    def rows(self, some: slice = slice(None)) -> list[Drawn]:
+        both = zip(self.ids[some].tolist(), self.logprobs[some].tolist(), self.taken[some].tolist(), strict=True)
         return [Drawn(ids[:length], logprobs[:length]) for ids, logprobs, length in both]
+
+    def tell(self, ended: Ended) -> None:
+        """Hand over each prompt's draws once all of them are done."""
+        for at, whole in enumerate(self.done.view(-1, self.repeats).all(1).tolist()):
+            if whole and at not in self._told:
+                self._told.add(at)
+                ended(at, self.rows(slice(at * self.repeats, (at + 1) * self.repeats)))
 
 
 def choose(
@@ -160,76 +175,112 @@ class Backend(Protocol):
     """Draws from a model as it is at the time of the call."""
 
     def draw(
-        self, prompts: Sequence[Sequence[int]], repeats: int, max_new_tokens: int, temperature: float, seed: int
+        self,
+        prompts: Sequence[Sequence[int]],
+        repeats: int,
+        max_new_tokens: int,
+        temperature: float,
+        seed: int,
+        ended: Ended | None = None,
     ) -> list[Drawn]:
         """`repeats` draws after each prompt, those of one prompt beside each other; the same for the same seed and
-        weights. A draw ends with EOS, which it keeps, or after `max_new_tokens`."""
+        weights. A draw ends with EOS, which it keeps, or after `max_new_tokens`. ended: from any thread."""
         ...
 
 
-CACHE_BUDGET = 2**30  # most bytes of keys and values in one batched decode; more rows are decoded in several
+CACHE_BUDGET = 2**30  # bytes of keys and values in one batched decode, on a card at least; more rows: several decodes
+CACHE_SHARE = 0.6  # of a card's free memory; the rest is for logits, and for the passes that read prompts
+MERGE_ROOM = 4
+LOOK = 8  # steps of a card from one look at who has ended to the next
 DROP_SHARE = 4  # finished rows are dropped when they are a DROP_SHARE-th of the batch: copying the cache has its price
 FILL_SHARE = 16  # or given to other prompts when they are a FILL_SHARE-th: reading prompts lets other rows wait
 
 log = logging.getLogger(__name__)
 
 
-# copies of models that learn, in the precision they are sampled in, with the versions of the weights they are of
+# copies of models that learn, as they are sampled from, with the versions of the weights that they are of
 _copies: WeakKeyDictionary[PreTrainedModel, tuple[list[int], PreTrainedModel]] = WeakKeyDictionary()
 
 
+@torch.inference_mode(False)  # what learns and what is copied stay tensors of the usual kind
+@torch.no_grad()
 def quick_copy(loaded: LoadedModel) -> PreTrainedModel:
-    """The model with its present weights, in the precision that samplers are to use; itself where it has that. A base
-    and its adapter have it, if not through the forward that a learner has wrapped on a card, which casts each step."""
-    model, dtype = loaded.model, loaded.sampled_in
-    if loaded.base is not None:
+    """The model with its present weights, as samplers read it: in their precision, and with its adapter multiplied out.
+
+    The same tensors each time. The model itself where it is so already, where a layer in 4 bits is adapted, or where
+    not MERGE_ROOM times the memory of what the adapter changes is free; then without the forward pass that a learner
+    has wrapped on a card, which casts at each step.
+    """
+    model, adapted = loaded.model, {} if loaded.adapter_off else adapted_layers(loaded.model)
+    dtype = loaded.sampled_in or model.dtype
+    known, copied = _copies.get(model, ([], None))
+    if copied is None and adapted and not _has_room(adapted, loaded.device):
         plain = copy.copy(model)  # the same layers
         plain.__dict__.pop("forward", None)
         return plain
-    if dtype is None:
+    if not adapted and dtype == model.dtype:
         return model
-    tensors = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.dtype == torch.float32]
-    versions = [tensor._version for tensor in tensors]  # pyright: ignore[reportPrivateUsage]
-    known, copied = _copies.get(model, ([], None))
+    versions = [tensor._version for tensor in model.parameters()]  # pyright: ignore[reportPrivateUsage]
     if copied is None:
-        memo = {id(tensor): torch.nn.Parameter(tensor.detach().to(dtype), False) for tensor in model.parameters()}
-        copied = copy.deepcopy(model, memo)
+        merged = {id(layer.base_layer.weight) for layer in adapted.values()}
+        changed = [each for each in model.parameters() if each.dtype != dtype or id(each) in merged]
+        own = {id(each): torch.nn.Parameter(torch.empty_like(each, dtype=dtype), False) for each in changed}
+        copied = copy.deepcopy(model, {id(each): each for each in model.parameters()} | own)
         copied.__dict__.pop("forward", None)  # as a learner has wrapped it
+        for name in adapted:
+            copied.set_submodule(name, cast(Any, copied.get_submodule(name)).base_layer)
         head: Any = copied.get_output_embeddings()
         if isinstance(head.bias, Tensor):  # bars the ids without a text
             head.bias = head.bias.to(dtype)
-    elif known != versions:
-        for own, learned in zip(copied.parameters(), model.parameters(), strict=True):
-            own.copy_(learned)
+    if known != versions:
+        for name, own in copied.named_parameters():
+            learned = model.get_parameter(name)
+            if layer := adapted.get(name.removesuffix(".weight")):
+                own.copy_(learned.float() + layer.get_delta_weight(ADAPTER).float())
+            elif own is not learned:
+                own.copy_(learned)
     _copies[model] = versions, copied
     return copied
 
 
+def _has_room(adapted: Mapping[str, Any], device: torch.device) -> bool:
+    """Is there memory for the adapted layers once more, and for what learns besides?"""
+    weights = [layer.base_layer.weight for layer in adapted.values()]
+    plain = all(type(layer.base_layer) is torch.nn.Linear for layer in adapted.values())
+    return plain and MERGE_ROOM * sum(weight.nbytes for weight in weights) < memory_of(device).free
+
+
 class OwnLoop:
-    """A `Backend`. The lean decoder drives small Qwen2 models on the CPU, one with slots those of plain attention, the
-    general one all others. `structure`: the grammar of every draw; None: unconstrained."""
+    """A `Backend`. The decoder with slots drives the families that it knows, the general one all others. `structure`:
+    the grammar of every draw; None: unconstrained."""
 
     def __init__(
         self, loaded: LoadedModel, structure: Structure | None = None, *, progress: Progress | None = None
     ) -> None:
-        """progress: called after each token of every row, unless the model is tiny."""
+        """progress: called when rows have ended, unless the model is tiny."""
         self.loaded = loaded
         self.structure = structure
-        self.lean = is_lean(loaded.model)
-        self.slots = not why_not_plain(loaded.model)
+        self.slots = has_slots(loaded.model)
         self.stops = torch.tensor(loaded.stop_ids, device=loaded.device)
         self.most_rows: int | None = None  # of one decode, once memory has run out; None: the cache budget decides
-        self._progress = progress
+        self._progress = None if loaded.model.num_parameters() < TINY_PARAMETERS else progress
+        self._look = LOOK if loaded.device.type == GRAPHS else 1
 
     @torch.inference_mode()
     def draw(
-        self, prompts: Sequence[Sequence[int]], repeats: int, max_new_tokens: int, temperature: float, seed: int
+        self,
+        prompts: Sequence[Sequence[int]],
+        repeats: int,
+        max_new_tokens: int,
+        temperature: float,
+        seed: int,
+        ended: Ended | None = None,
     ) -> list[Drawn]:
         """When memory runs out, the rows of a decode are halved for good. Raises torch.OutOfMemoryError when a single
         row does not fit."""
         model = self.loaded.model
         generator = torch.Generator(device=self.loaded.device).manual_seed(seed)
-        draws = Draws(len(prompts) * repeats, max_new_tokens, self.loaded.device)
+        draws = Draws(len(prompts), repeats, max_new_tokens, self.loaded.device)
         width = max(map(len, prompts), default=0) + max_new_tokens
         training = model.training
         model.eval()
@@ -238,9 +289,9 @@ class OwnLoop:
                 size = min(self._most(repeats, width), sum(len(turn.rows) for turn in waiting))
                 try:
                     with as_loaded(self.loaded):
-                        self._loop(deque(waiting), size, width, draws, temperature, generator)
-                except torch.OutOfMemoryError:
-                    if size == 1:
+                        self._loop(deque(waiting), size, width, draws, temperature, generator, ended)
+                except RuntimeError as error:
+                    if size == 1 or not ran_out_of_memory(error):
                         raise
                     self.most_rows = size // 2
                 else:
@@ -254,29 +305,35 @@ class OwnLoop:
         return draws.rows()
 
     def _loop(
-        self, waiting: deque[Turn], size: int, width: int, draws: Draws, temperature: float, generator: torch.Generator
+        self,
+        waiting: deque[Turn],
+        size: int,
+        width: int,
+        draws: Draws,
+        temperature: float,
+        generator: torch.Generator,
+        ended: Ended | None,
     ) -> None:
         """Token by token until every row has ended: all that wait where ended ones are replaced, else `size` rows."""
-        kind = LeanDecoder if self.lean else SlotDecoder if self.slots else CachedDecoder
-        decoder = kind(quick_copy(self.loaded), self.loaded.pad_id)
+        decoder = (SlotDecoder if self.slots else CachedDecoder)(quick_copy(self.loaded), self.loaded.pad_id)
         constraint = self.structure.begin(len(draws.done), draws.room) if self.structure else None
         rows, prompts, repeats = self._next(waiting, size)
         logits = decoder.prefill(prompts, repeats, width)
         if not isinstance(decoder, SlotDecoder):
             waiting.clear()
-        while True:
+        for step in itertools.count(1):
             logits = constraint.narrow(logits, rows) if constraint else logits
             tokens, chosen = choose(logits, temperature, generator)
             if constraint:
                 constraint.took(rows, tokens)
             done = draws.note(rows, tokens, chosen, self.stops)
-            finished = int(done.sum())
-            if self._progress and not self.lean:
-                self._progress(int(draws.done.sum()), len(draws.done))
+            finished = 0 if step % self._look else _count(done)  # a card need not wait for the host at each step
+            if finished:
+                self._report(draws, ended)
             if finished == len(rows) and not waiting:
                 break
             if not waiting and finished * DROP_SHARE >= len(rows):
-                alive = (~done).nonzero()[:, 0]
+                alive = done.long().argsort(stable=True)[: self._kept(len(rows), finished)]
                 rows, tokens = rows[alive], tokens[alive]
                 decoder.keep(alive)
             if finished < len(done):
@@ -289,6 +346,18 @@ class OwnLoop:
                 rows[free] = new
                 logits[free] = decoder.fill(free, prompts, repeats)
 
+    def _report(self, draws: Draws, ended: Ended | None) -> None:
+        done = _count(draws.done)
+        if self._progress:
+            self._progress(done, len(draws.done))
+        if ended and done >= draws.repeats:
+            draws.tell(ended)
+
+    def _kept(self, rows: int, finished: int) -> int:
+        """Rows that go on; on a card a power of two, because each number of them has graphs of its own."""
+        alive = rows - finished
+        return alive if self._look == 1 else min(rows, 1 << (alive - 1).bit_length())
+
     def _next(self, waiting: deque[Turn], room: int) -> tuple[Tensor, list[Sequence[int]], int]:
         """Draws, prompts and repeats of the first that wait: equal repeats, as many as there is room for."""
         first, some = len(waiting[0].rows), list[Turn]()
@@ -299,10 +368,11 @@ class OwnLoop:
 
     def _most(self, repeats: int, width: int) -> int:
         """Rows of one decode: of one group at least, unless memory has run out."""
-        model, quick = self.loaded.model, self.loaded.sampled_in if self.loaded.base is None else None
+        model = self.loaded.model
         _, heads, size = heads_of(model.config)
-        per_row = width * 2 * model.config.num_hidden_layers * heads * size * (quick or model.dtype).itemsize
-        most = max(repeats, CACHE_BUDGET // per_row)
+        dtype = self.loaded.sampled_in or model.dtype
+        per_row = width * 2 * model.config.num_hidden_layers * heads * size * dtype.itemsize
+        most = max(repeats, cache_budget(self.loaded.device) // per_row)
         return min(most, self.most_rows or most)
 
     def _waiting(self, prompts: Sequence[Sequence[int]], repeats: int, draws: Draws, width: int) -> list[Turn]:
@@ -318,6 +388,19 @@ class OwnLoop:
         for turn in turns:
             draws.forget(turn.rows)
         return turns
+
+
+def _count(flags: Bool[Tensor, " rows"]) -> int:
+    """How many are set; on a CPU without a kernel."""
+    return int(np.count_nonzero(flags.numpy()) if flags.device.type == "cpu" else flags.sum())
+
+
+def cache_budget(device: torch.device) -> int:
+    """Bytes of keys and values in one batched decode; on a card what is free, but for what drawing needs besides."""
+    if device.type != "cuda":
+        return CACHE_BUDGET
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return max(CACHE_BUDGET, int(CACHE_SHARE * (memory_of(device).free + unused)))
 
 
 class Sampler(GroupSampler):
@@ -337,19 +420,34 @@ class Sampler(GroupSampler):
         temperature: float,
         generator_seed: int,
         max_prompt_tokens: int | None = None,
+        ended: Callable[[int, list[Completion]], object] | None = None,
     ) -> list[list[Completion]]:
         """`logprobs` are nats under the sampling temperature, at 0 (greedy) under 1. A prompt over `max_prompt_tokens`
         loses its beginning."""
         if not prompts:
             return []
         rows = encode_prompts(self.loaded.tokenizer, prompts, max_prompt_tokens)
-        drawn = self.backend.draw(rows, group_size, max_new_tokens, temperature, generator_seed)
+        groups: dict[int, list[Completion]] = {}
+
+        def take(at: int, drawn: list[Drawn]) -> None:
+            groups[at] = self._completions(drawn)
+            if ended:
+                ended(at, groups[at])
+
+        drawn = self.backend.draw(
+            rows, group_size, max_new_tokens, temperature, generator_seed, None if ended is None else take
+        )
+        for at in range(len(prompts)):
+            if at not in groups:
+                take(at, drawn[at * group_size : (at + 1) * group_size])
+        return [groups[at] for at in range(len(prompts))]
+
+    def _completions(self, drawn: Sequence[Drawn]) -> list[Completion]:
         texts = self.loaded.tokenizer.batch_decode(
             [draw.ids for draw in drawn], skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         stops = set(self.loaded.stop_ids)
-        completions = [
+        return [
             Completion(text, tuple(draw.ids), tuple(draw.logprobs), draw.ids[-1] in stops, draw.version)
             for text, draw in zip(texts, drawn, strict=True)
         ]
-        return [completions[i : i + group_size] for i in range(0, len(completions), group_size)]

@@ -37,6 +37,9 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 # one of these is there where torch might find a card; else nobody is asked, which would take seconds
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 COUNT = "import torch; print(torch.cuda.device_count())"
+# the place of the card with the most free memory
+FREEST = """import torch
+print(max(range(torch.cuda.device_count()), key=lambda card: torch.cuda.mem_get_info(card)[0]))"""
 
 
 def find_cards(device: str) -> list[str]:
@@ -49,8 +52,18 @@ def find_cards(device: str) -> list[str]:
         return list(itertools.takewhile(lambda name: name and not name.startswith("-"), names))
     if not any(Path(driver).exists() for driver in DRIVERS):
         return []
-    done = subprocess.run(python("-c", COUNT), capture_output=True, text=True, timeout=120, check=False)
-    return [str(i) for i in range(int(done.stdout))] if done.stdout.strip().isdecimal() else []
+    return [str(card) for card in range(_answer(COUNT) or 0)]
+
+
+def freest_card(cards: Sequence[str]) -> str:
+    """The one of the visible cards with the most free memory; the first where none can be asked."""
+    return dict(enumerate(cards)).get(_answer(FREEST) or 0, cards[0])
+
+
+def _answer(script: str) -> int | None:
+    """The number that a process of its own prints: this one has to choose a card before it looks at any."""
+    done = subprocess.run(python("-c", script), capture_output=True, text=True, timeout=120, check=False)
+    return int(done.stdout) if done.stdout.strip().isdecimal() else None
 
 
 def assign_cards(cards: Sequence[str], count: int) -> list[str]:
@@ -87,10 +100,9 @@ def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]
 def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
     """Estimate what a node needs on a device (cuda, mps, cpu), at `number` bytes a number. Raises ModelError."""
     model, solves, proposes = config.model, config.solver, config.proposer
-    judge = config.evaluator.model if config.evaluator.kind == "local" and config.reward.mode != "rlvr" else "off"
-    writer = proposes.model if proposes.kind == "local" else "off"
-    if {model.solver, judge, writer} <= {NANO, NANO_GYM, "off"}:
+    if is_embedded(config):
         return None
+    judge, writer = _frozen(config)
     from codezero.models.memory import ADAM, ADAM_8BIT, Role, Texts, Training, adapter_numbers, node_need, shape_of
 
     # the frozen models in memory, as `models.build.FrozenModels` finds them
@@ -127,6 +139,17 @@ def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
         texts = Texts(prompt, proposes.max_new_tokens, 1, proposes.problems_per_iteration)
         roles.append(role("proposer", writer, texts))
     return node_need(roles, device=device, number=number)
+
+
+def is_embedded(config: NodeConfig) -> bool:
+    """Are all models of the node embedded ones, which compute on the CPU and need next to no memory?"""
+    return {config.model.solver, *_frozen(config)} <= {NANO, NANO_GYM, "off"}
+
+
+def _frozen(config: NodeConfig) -> tuple[str, str]:
+    """The local judge and proposer."""
+    judge = config.evaluator.model if config.evaluator.kind == "local" and config.reward.mode != "rlvr" else "off"
+    return judge, config.proposer.model if config.proposer.kind == "local" else "off"
 
 
 def source_of(name: str, role: str) -> str:

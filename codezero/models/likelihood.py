@@ -16,14 +16,14 @@ import copy
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from codezero.models.chat import pad
-from codezero.models.decoders import columns, why_not_plain
+from codezero.models.decoders import why_not_plain
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
@@ -74,9 +74,9 @@ def fed(ask: Ask) -> Ids:
     return (*ask.ids, *ask.answer[:-1])
 
 
-LOGIT_BUDGET = 2**27  # most logits alive in one forward pass; bounds memory for large vocabularies (512 MiB in float32)
+LOGIT_PIECE = 2**25  # most logits alive at once (128 MiB in float32): those of a pass are computed in pieces
 TOKENS_PER_BATCH = 32_768  # most tokens alive at once, cached ones and padding included; a longer row is read alone
-SLACK = 32  # tokens by which a row may outgrow twice the shortest of its batch
+WASTE, SLACK = 0.1, 200  # padding of a batch: a share of its tokens, and so many that a pass of their own costs more
 
 _Item = TypeVar("_Item")
 _BODY = -1  # in place of the number of an ask: the row's own body
@@ -100,13 +100,11 @@ class PrefixReader:
         texts are scored."""
         self.why_not = why_not_plain(model) if share else "not asked to"  # why nothing is shared; empty when it is
         self._progress = progress
-        self._model = model
+        self._model, self._backbone = model, cast(Any, model.base_model)
         self._last: dict[int, Float[Tensor, "rows tokens width"]] = {}  # states of the last forward pass, by layer
         self._states: dict[int, Float[Tensor, "layers width"]] = {}  # those to return, float32 on the CPU, by row
         self._pad_id = pad_id
         self._batch_rows = batch_rows
-        # half: log-sum-exp makes a copy
-        self._columns = max(1, LOGIT_BUDGET // 2 // model.config.get_text_config().vocab_size)
 
     @torch.no_grad()
     def read(
@@ -165,10 +163,10 @@ class PrefixReader:
             if end is not None:
                 whole[i, _BODY] = Ask(row.head, (*row.body, end))
             whole |= {(i, k): Ask((*row.head, *row.body, *ask.ids), ask.answer) for k, ask in enumerate(row.asks)}
-        for heads in self._batches(owners, len, lambda heads: (max(map(len, heads)), 1)):
+        for heads in self._batches(owners, len, 0):
             nothing = torch.ones(len(heads), 0, dtype=torch.bool, device=self._model.device)
             start = _Past(DynamicCache(config=self._model.config), nothing)
-            past, _ = self._extend(start, [head[:-1] for head in heads], keep=1)
+            past, _ = self._extend(start, [head[:-1] for head in heads])
             place = {i: at for at, head in enumerate(heads) for i in owners[head]}
             yield from self._behind(rows, past, place, end, choices)
         for keys, _, scores in self._level(whole, None, {}, choices):
@@ -195,60 +193,46 @@ class PrefixReader:
     ) -> Iterator[tuple[list[_Key], _Past | None, list[AskScores]]]:
         """Batches of `texts`, those of row i behind row `place[i]` of the past, and the past that each leads to."""
 
-        def size(keys: Sequence[_Key]) -> tuple[int, int]:
-            longest = max(len(fed(texts[key])) for key in keys)
-            return longest, longest - min(len(texts[key].ids) for key in keys) + 1
-
-        def alive(keys: Sequence[_Key]) -> tuple[int, int]:
-            longest, keep = size(keys)
-            return (past.real.shape[1] if past else 0) + longest, keep
-
-        for keys in self._batches(texts, lambda key: len(fed(texts[key])), alive):
-            asks, (longest, keep), grown = [texts[key] for key in keys], size(keys), None
+        cached = past.real.shape[1] if past else 0
+        for keys in self._batches(texts, lambda key: len(fed(texts[key])), cached):
+            asks, grown = [texts[key] for key in keys], None
             if past is not None:
-                grown, logits = self._extend(past.branch([place[i] for i, _ in keys]), list(map(fed, asks)), keep=keep)
+                grown, hidden = self._extend(past.branch([place[i] for i, _ in keys]), list(map(fed, asks)))
             else:  # right-padded, so that causal layers of any kind need no mask
                 ids, _ = pad(list(map(fed, asks)), self._pad_id, self._model.device)
-                logits = self._model(input_ids=ids, use_cache=False, logits_to_keep=columns(ids, keep)).logits
+                hidden = self._backbone(input_ids=ids, use_cache=False).last_hidden_state
             for at, (i, k) in enumerate(keys if self._last else ()):
                 if k == _BODY:
                     column = len(fed(asks[at])) - 1
                     self._states[i] = torch.stack([each[at, column].float().cpu() for each in self._last.values()])
-            starts = [len(ask.ids) - 1 - (longest - keep) for ask in asks]
-            scores = score_answers(logits, starts, [ask.answer for ask in asks], choices)
-            del logits
-            yield keys, grown, scores
+            yield keys, grown, score_asks(self._model, hidden, asks, choices)
 
-    def _extend(self, past: _Past, texts: Sequence[Sequence[int]], *, keep: int) -> tuple[_Past, Tensor]:
-        """`past` with `texts` read after it, padded on the right, and the logits of the last `keep` columns."""
+    def _extend(self, past: _Past, texts: Sequence[Sequence[int]]) -> tuple[_Past, Tensor]:
+        """`past` with `texts` read after it, padded on the right, and the last layer's states of these."""
         ids, real = pad(texts, self._pad_id, self._model.device)
         both = torch.cat([past.real, real], dim=1)
-        logits = self._model(
+        hidden = self._backbone(
             input_ids=ids,
             attention_mask=both.long(),
             position_ids=past.real.sum(-1, keepdim=True) + real.cumsum(-1) - 1,
             past_key_values=past.cache,
             use_cache=True,
-            logits_to_keep=columns(ids, keep),  # all would be gigabytes for a large vocabulary
-        ).logits
-        return _Past(past.cache, both), logits
+        ).last_hidden_state
+        return _Past(past.cache, both), hidden
 
-    def _batches(
-        self, items: Iterable[_Item], length: Callable[[_Item], int], size: Callable[[Sequence[_Item]], tuple[int, int]]
-    ) -> Iterator[list[_Item]]:
-        """Items alike in length, as many as fit and at least one. `size`: (tokens, columns of logits) of a row."""
-        batch: list[_Item] = []
+    def _batches(self, items: Iterable[_Item], length: Callable[[_Item], int], cached: int) -> Iterator[list[_Item]]:
+        """Items alike in length, as many as fit and at least one. cached: tokens that each of them follows."""
+        batch, tokens = list[_Item](), 0
         for item in sorted(items, key=length):
-            tokens, columns = size([*batch, item])
-            rows = len(batch) + 1
+            rows, longest = len(batch) + 1, length(item)
+            tokens += longest
             if batch and (
                 rows > self._batch_rows
-                or rows * tokens > TOKENS_PER_BATCH
-                or rows * columns > self._columns
-                or length(item) > 2 * length(batch[0]) + SLACK
+                or rows * (cached + longest) > TOKENS_PER_BATCH
+                or rows * longest - tokens > WASTE * tokens + SLACK
             ):
                 yield batch
-                batch = []
+                batch, tokens = [], longest
             batch.append(item)
         if batch:
             yield batch
@@ -270,26 +254,37 @@ class _Past:
         return _Past(cache, self.real[which])
 
 
-def score_answers(
-    logits: Float[Tensor, "rows tokens vocabulary"],
-    starts: Sequence[int],
-    answers: Sequence[Sequence[int]],
-    choices: Sequence[int],
+def logits_of(model: PreTrainedModel, states: Float[Tensor, "rows width"]) -> Float[Tensor, "rows vocabulary"]:
+    """float32 logits of the last layer's states, scaled and capped as the model's family does."""
+    config = model.config.get_text_config()
+    logits = cast(Any, model.get_output_embeddings())(states).float()
+    for factor in ("logit_scale", "output_multiplier", "lm_head_multiplier"):
+        logits = logits * (getattr(config, factor, None) or 1)
+    logits = logits / (getattr(config, "logits_scaling", None) or 1)
+    cap = getattr(config, "final_logit_softcapping", None)
+    return (logits / cap).tanh() * cap if cap else logits
+
+
+def score_asks(
+    model: PreTrainedModel, states: Float[Tensor, "rows tokens width"], asks: Sequence[Ask], choices: Sequence[int]
 ) -> list[AskScores]:
     """Teacher-forced log-probabilities in nats: log p = logit - logsumexp of the logits.
 
-    Column `starts[b]` predicts the first token of `answers[b]`, and the choices.
+    states: of what is `fed` of each ask, behind which there may be padding.
     """
-    logits = logits.float()
-    targets = torch.zeros(logits.shape[:2], dtype=torch.long)
-    for at, (start, answer) in enumerate(zip(starts, answers, strict=True)):
-        targets[at, start : start + len(answer)] = torch.tensor(answer, dtype=torch.long)
-    chosen = logits.gather(-1, targets.to(logits.device)[..., None])[..., 0]
-    total = logits.logsumexp(-1)
-    logprobs, gaps = (chosen - total).cpu(), (chosen - logits.amax(-1)).cpu()
-    rows, columns = torch.arange(len(starts)), torch.tensor(starts)
-    first = (logits[rows, columns][:, list(choices)] - total[rows, columns][:, None]).cpu()
-    return [
-        AskScores(first[at], TokenScores(*(scores[at, start : start + len(answer)] for scores in (logprobs, gaps))))
-        for at, (start, answer) in enumerate(zip(starts, answers, strict=True))
-    ]
+    lengths, first = [len(ask.answer) for ask in asks], [len(ask.ids) - 1 for ask in asks]
+    rows = torch.arange(len(asks)).repeat_interleave(torch.tensor(lengths))
+    columns = torch.tensor([at + i for at, length in zip(first, lengths, strict=True) for i in range(length)])
+    targets = torch.tensor([token for ask in asks for token in ask.answer], device=states.device)[:, None]
+    wanted, beside = states[rows, columns.long()], list[Tensor]()
+    piece = max(1, LOGIT_PIECE // model.config.get_text_config().vocab_size)
+    scored = [torch.zeros(2, 0, device=states.device)]
+    for some, own in zip(wanted.split(piece), targets.split(piece), strict=True):
+        logits = logits_of(model, some)
+        chosen = logits.gather(-1, own)[:, 0]
+        scored.append(torch.stack([chosen - logits.logsumexp(-1), chosen - logits.amax(-1)]))
+    for some in states[torch.arange(len(asks)), first].split(piece) if choices else ():
+        beside.append(logits_of(model, some).log_softmax(-1)[:, list(choices)].cpu())
+    named = torch.cat(beside) if choices else torch.zeros(len(asks), 0)
+    of_each = torch.cat(scored, 1).cpu().split(lengths, 1)
+    return [AskScores(named[at], TokenScores(*own)) for at, own in enumerate(of_each)]

@@ -36,6 +36,7 @@ from codezero.config.learning import EVERY_LINEAR
 from codezero.errors import ConfigError, ModelChoiceError, ModelError
 from codezero.models.device import choose_device, choose_precision, computes_bfloat16, prove_device, return_freed_memory
 from codezero.models.digest import Base, place_of, weights_digest
+from codezero.nano import WEIGHTS as EMBEDDED
 
 if TYPE_CHECKING:
     from peft import LoraConfig
@@ -96,12 +97,13 @@ def load_model(
     """The model called `name`; `role` only words the errors. nf4: its linear layers but the head in 4 bits, frozen.
     thinking: on or off where the chat template asks whether the model thinks first; auto: as the template has it.
 
-    `precision` auto is bfloat16 where CUDA has it and float32 elsewhere, whatever the file holds; but a model that is
-    stored in bfloat16, and is not tiny, is read and sampled in it on a CPU that computes in it, and on a card sampled
-    in it while float32 weights learn. Without `for_training` the parameters take no gradient. Raises ModelError: one
-    line with model, role and remedy.
+    `precision` auto is bfloat16 where CUDA has it and float32 elsewhere, whatever the file holds. But a model that is
+    stored in bfloat16, and is not tiny, is read and sampled in it on a CPU that computes in it; on a card any that is
+    not tiny is sampled in it while float32 weights learn. An embedded one is on the CPU where `device` is auto. Without
+    `for_training` the parameters take no gradient. Raises ModelError: one line with model, role and remedy.
     """
-    where = choose_device(device, role)
+    embedded = Path(name).is_relative_to(EMBEDDED)  # launches on a card take longer than their whole step on a CPU
+    where = choose_device("cpu" if embedded and device == "auto" else device, role)
     _check_directory(name, role)
     tokenizer = load_tokenizer(name, role)
     if thinking != "auto":
@@ -109,7 +111,7 @@ def load_model(
         tokenizer.chat_template = f"{{%- set enable_thinking = {choice} -%}}{tokenizer.chat_template}"
     dtype = choose_precision(precision, where)
     native = computes_bfloat16() if where.type == "cpu" else dtype == torch.bfloat16
-    quick = precision == "auto" and native and not nf4 and _is_stored_half(name)
+    quick = precision == "auto" and native and not nf4 and _gains_by_half(name, where)
     if quick and not for_training:
         dtype = torch.bfloat16
     prove_device(where, dtype)
@@ -127,13 +129,15 @@ def load_model(
     return loaded
 
 
-def _is_stored_half(name: str) -> bool:
-    """True for a model in bfloat16 that is large enough to gain by it; False for what cannot be read."""
+def _gains_by_half(name: str, where: torch.device) -> bool:
+    """True for a model that is large enough to gain by bfloat16, and loses nothing or is on a card; False for what
+    cannot be read."""
     try:
         config = AutoConfig.from_pretrained(place_of(name), trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    return config.dtype == torch.bfloat16 and sum(map(math.prod, checkpoint_shapes(config).values())) >= TINY_PARAMETERS
+    stored = config.dtype == torch.bfloat16 or where.type == "cuda"
+    return stored and sum(map(math.prod, checkpoint_shapes(config).values())) >= TINY_PARAMETERS
 
 
 def _bar(model: PreTrainedModel, ids: Sequence[int]) -> None:
@@ -262,7 +266,7 @@ def has_adapter(model: nn.Module) -> bool:
 @contextlib.contextmanager
 def without_adapter(model: nn.Module) -> Generator[None]:
     """The base model, for as long as the context is open; what was off before stays off."""
-    layers = [layer for layer in _layers(model).values() if not layer.disable_adapters]
+    layers = [layer for layer in adapted_layers(model).values() if not layer.disable_adapters]
     for layer in layers:
         layer.enable_adapters(False)
     try:
@@ -308,7 +312,7 @@ def load_adapter(model: PreTrainedModel, folder: Path) -> None:
 
 def plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
     """The weights by their names on disk, with an adapter multiplied out into new tensors."""
-    layers = _layers(model)
+    layers = adapted_layers(model)
     of_adapter = {
         f"{name}.{own}"
         for name, layer in layers.items()
@@ -323,7 +327,7 @@ def plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
     return revert_weight_conversion(model, state)
 
 
-def _layers(model: nn.Module) -> dict[str, Any]:
+def adapted_layers(model: nn.Module) -> dict[str, Any]:
     """The layers with an adapter, by name."""
     if not has_adapter(model):
         return {}

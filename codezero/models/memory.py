@@ -27,7 +27,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config
 from codezero.models.decoders import PASSED_ON, TOKENS_AT_ONCE, heads_of
 from codezero.models.digest import place_of
 from codezero.models.generation import CACHE_BUDGET
-from codezero.models.likelihood import LOGIT_BUDGET, TOKENS_PER_BATCH
+from codezero.models.likelihood import LOGIT_PIECE, TOKENS_PER_BATCH
 from codezero.models.load import TINY_PARAMETERS, cannot_load
 
 GIB = 2**30
@@ -37,6 +37,7 @@ PROCESS = {"cuda": 0.6 * GIB, "cpu": 0.9 * GIB, "mps": 0.9 * GIB}
 PIECE = 2**24  # logits in a piece off CUDA (`solver.loss.WHOLE`; a test holds the two together)
 # of the logits, alive at once in float32 where they are one piece; of a piece where there are several. Measured.
 WHOLE_COPIES, PIECE_COPIES = 4.0, 10.0
+PIECE_SCORED = 16.0  # bytes of each logit that a judge reads: float32, and what log-sum-exp makes of it
 FUSED_PIECE = 4096 * 32768  # logits in a tile of TRL's fused head on CUDA, in precision b, and changed in place
 # bytes of a trained number's moments; with 8 bits, float32 scales of 256 numbers each, and embeddings stay as is
 ADAM, ADAM_8BIT = 8.0, 2 + 2 * 4 / 256
@@ -56,7 +57,7 @@ class ModelShape:
     # (last part of the name, inputs, outputs) of each linear layer but the head: the targets of an adapter
     linear: tuple[tuple[str, int, int], ...]
     half: bool = True  # is it stored in bfloat16, and large enough to be computed in it on a CPU?
-    packed: bool = True  # is a group's prompt read once by a learner on a CPU?
+    packed: bool = True  # is a group's prompt read once by a learner?
     nf4: bool = False  # are these layers frozen in 4 bits?
 
     def stored(self, number: int) -> float:
@@ -171,8 +172,8 @@ def update_bytes(shape: ModelShape, training: Training, texts: Texts, *, device:
     if number < 4:
         layer += 2 * shape.hidden * number
         layer += sum(into for _, into, _ in shape.linear) / shape.layers * number if training.adapter else 0
-    tokens = training.rows * texts.completion  # on a CPU a group's prompt counts once
-    tokens += texts.prompt * (texts.prompts(training.rows) if shape.packed and device == "cpu" else training.rows)
+    tokens = training.rows * texts.completion  # a group's prompt counts once
+    tokens += texts.prompt * (texts.prompts(training.rows) if shape.packed else training.rows)
     kept = tokens * shape.layers * (4.0 * shape.hidden if training.checkpointing else layer)
     # one layer on its way back (half of it, measured), and all of it once more with checkpointing
     back = tokens * (1.5 if training.checkpointing else 0.5) * layer + shape.unpacked(number)
@@ -202,7 +203,7 @@ def judging_bytes(shape: ModelShape, texts: Texts, *, number: int) -> float:
     tokens = min(texts.group * texts.row, max(TOKENS_PER_BATCH, texts.row))
     cache = 2.0 * shape.layers * shape.keys * number * tokens
     passing = tokens * _passing(shape, number) + shape.unpacked(number)
-    return 2 * cache + max(passing, 4.0 * min(tokens * shape.vocabulary, LOGIT_BUDGET))
+    return 2 * cache + max(passing, PIECE_SCORED * min(tokens * shape.vocabulary, LOGIT_PIECE))
 
 
 def _passing(shape: ModelShape, number: int) -> float:

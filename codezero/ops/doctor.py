@@ -207,7 +207,13 @@ def main(overrides: Sequence[str]) -> None:
         where = choose_device(config.model.device, "solver")
         dtype = choose_precision(config.model.precision, where)
         prove_device(where, dtype)
-        _print(check, ok(f"{where.type} computes in {str(dtype).removeprefix('torch.')}"))
+        computes, slower = f"{where.type} computes in {str(dtype).removeprefix('torch.')}", ""
+        if where.type == "cuda":
+            from codezero.solver.loss import prove_head, without_triton
+
+            slower = without_triton()
+            prove_head(where, dtype)
+        _print(check, warn(f"{computes}; {slower}", "install gcc and Python's headers") if slower else ok(computes))
         check = "memory"
         with tempfile.TemporaryDirectory() as nowhere:  # what `auto` chooses is not kept
             need, has, _ = weigh(settled(config, overrides, Path(nowhere)))

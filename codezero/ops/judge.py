@@ -208,8 +208,9 @@ def sampled(
     solver: LoadedModel, problems: Sequence[Problem], samples: int, tokens: int, seed: int
 ) -> list[RolloutGroup]:
     prompts = [solver_prompt(problem) for problem in problems]
-    sizes = {"group_size": samples, "max_new_tokens": tokens}
-    texts = Sampler(solver).sample(prompts, **sizes, temperature=1.0, generator_seed=seed)
+    texts = Sampler(solver).sample(
+        prompts, group_size=samples, max_new_tokens=tokens, temperature=1.0, generator_seed=seed
+    )
     return [RolloutGroup(each, tuple(group), "attempts", 0, 0) for each, group in zip(problems, texts, strict=True)]
 
 

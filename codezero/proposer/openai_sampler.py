@@ -5,7 +5,7 @@ without. No field of a response is believed but the text. What was not answered 
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 import msgspec
@@ -65,9 +65,11 @@ class OpenAISampler(GroupSampler, AbstractContextManager["OpenAISampler"]):
         temperature: float,
         generator_seed: int,
         max_prompt_tokens: int | None = None,
+        ended: Callable[[int, list[Completion]], object] | None = None,
     ) -> list[list[Completion]]:
         """`group_size` answers to each prompt, in order; the server may or may not honour the seed. max_prompt_tokens:
-        left to the server. Raises ProposalError when nothing was answered, or is expected to be."""
+        left to the server. ended: called when all are there. Raises ProposalError when nothing was answered, or is
+        expected to be."""
         client = self._client
         if client.pause:
             raise ProposalError(f"the proposer at {client.url} {client.failure}; next try in {client.pause:.0f} s")
@@ -90,7 +92,11 @@ class OpenAISampler(GroupSampler, AbstractContextManager["OpenAISampler"]):
             logger.info("the proposer at %s constrains no output; what it writes is parsed", client.url)
         nothing = Completion("", (), (), False)
         completions = [nothing if isinstance(answer, EndpointError) else answer for answer in answers.values()]
-        return [completions[at : at + group_size] for at in range(0, len(rows), group_size)]
+        groups = [completions[at : at + group_size] for at in range(0, len(rows), group_size)]
+        if ended:
+            for at, group in enumerate(groups):
+                ended(at, group)
+        return groups
 
 
 def _parse(body: bytes) -> Completion:

@@ -26,7 +26,7 @@ from msgspec import Meta
 
 from codezero.config import host_and_port
 from codezero.errors import ConfigError, EndpointError, RolloutError, translated
-from codezero.models.generation import Drawn
+from codezero.models.generation import Drawn, Ended
 from codezero.system.child import Child, how_it_ended
 from codezero.system.files import UNDECODABLE, Hex, set_aside
 from codezero.system.http_client import LoopThread, proxy_for, trusted
@@ -170,11 +170,17 @@ class RolloutServers:
         self._session = self._thread.run(self._open())
 
     def draw(
-        self, prompts: Sequence[Sequence[int]], repeats: int, max_new_tokens: int, temperature: float, seed: int
+        self,
+        prompts: Sequence[Sequence[int]],
+        repeats: int,
+        max_new_tokens: int,
+        temperature: float,
+        seed: int,
+        ended: Ended | None = None,
     ) -> list[Drawn]:
         """A request for each prompt. Raises RolloutError."""
         params = Sampling(repeats, max_new_tokens, temperature, seed, list(self.stop_ids), logit_bias=self.bias)
-        return self._thread.run(self._draw(prompts, requests(len(prompts), params)))
+        return self._thread.run(self._draw(prompts, requests(len(prompts), params), ended))
 
     def follow(self, version: PolicyVersion) -> None:
         """Return when every fit server decodes with this version or is unfit; an unfit one comes after when it can."""
@@ -209,8 +215,16 @@ class RolloutServers:
             task.cancel()
         await self._session.close()
 
-    async def _draw(self, prompts: Sequence[Sequence[int]], params: Sequence[Sampling]) -> list[Drawn]:
-        groups = [asyncio.create_task(self._group(*each)) for each in zip(prompts, params, strict=True)]
+    async def _draw(
+        self, prompts: Sequence[Sequence[int]], params: Sequence[Sampling], ended: Ended | None
+    ) -> list[Drawn]:
+        async def drawn(at: int) -> list[Drawn]:
+            group = await self._group(prompts[at], params[at])
+            if ended:
+                ended(at, group)
+            return group
+
+        groups = [asyncio.create_task(drawn(at)) for at in range(len(prompts))]
         self._tasks.update(groups)
         try:
             return [draw for group in await asyncio.gather(*groups) for draw in group]

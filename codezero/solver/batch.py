@@ -8,9 +8,9 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Annotated
 
 import torch
@@ -96,25 +96,23 @@ def minibatches(rows: Sequence[TrainingRow], parts: int, seed: int) -> list[list
     return [list(chain(*groups[part::parts])) for part in range(min(parts, len(groups)))]
 
 
-def micro_batches(rows: Sequence[TrainingRow], size: int) -> Iterator[list[TrainingRow]]:
-    """Rows of one prompt beside each other and prompts alike in length, so that little is padded."""
-    ordered = sorted(rows, key=lambda row: (len(row.prompt_ids), row.prompt_ids, len(row.completion_ids)))
-    for start in range(0, len(ordered), size):
-        yield ordered[start : start + size]
-
-
-def packed(rows: Sequence[TrainingRow], tokens: int) -> list[list[TrainingRow]]:
-    """Parts alike in length, each of at most `tokens` with its padding, or of one row."""
+def packed(rows: Sequence[TrainingRow], tokens: int, *, shared: bool = False) -> list[list[TrainingRow]]:
+    """Parts alike in length, rows of one prompt beside each other; each of at most `tokens`, or of one row."""
     parts: list[list[TrainingRow]] = []
-    prompt = completion = 0
-    for (row,) in micro_batches(rows, 1):
-        prompt, completion = max(prompt, len(row.prompt_ids)), max(completion, len(row.completion_ids))
-        if parts and (len(parts[-1]) + 1) * (prompt + completion) <= tokens:
+    for row in sorted(rows, key=lambda row: (len(row.prompt_ids), row.prompt_ids, len(row.completion_ids))):
+        if parts and size([*parts[-1], row], shared=shared) <= tokens:
             parts[-1].append(row)
         else:
             parts.append([row])
-            prompt, completion = len(row.prompt_ids), len(row.completion_ids)
     return parts
+
+
+def size(rows: Sequence[TrainingRow], *, shared: bool) -> int:
+    """Tokens of rows in one pass: with their padding, or without where neighbours share their prompt."""
+    if shared:
+        prompts = sum(len(prompt) for prompt, _ in groupby(rows, key=lambda row: row.prompt_ids))
+        return prompts + sum(len(row.completion_ids) for row in rows)
+    return len(rows) * (max(len(row.prompt_ids) for row in rows) + max(len(row.completion_ids) for row in rows))
 
 
 def collate(rows: Sequence[TrainingRow], pad_id: int, device: torch.device) -> dict[str, Tensor]:

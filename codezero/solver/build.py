@@ -13,8 +13,9 @@ from codezero.config import NodeConfig
 from codezero.environment import Environment
 from codezero.errors import ConfigError
 from codezero.models.build import Say, load
-from codezero.models.hardware import VISIBLE, find_cards, recomputes, threads_of
+from codezero.models.hardware import VISIBLE, find_cards, freest_card, is_embedded, recomputes, threads_of
 from codezero.rollout.build import build_servers
+from codezero.types import RolloutGroup
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,19 +52,24 @@ def load_policy(config: NodeConfig, say: Say) -> "LoadedModel":
 
 
 def deal_cards(config: NodeConfig) -> list[dict[str, str]]:
-    """The environment of each rank of the trainer; this process keeps the first visible card.
+    """The environment of each rank of the trainer; this process keeps the first visible card, without ranks the freest.
 
     To be called before this process uses a GPU. Raises ConfigError when there are too few.
     """
     size = config.trainer.ranks
-    visible = find_cards(config.model.device) if size else []
+    visible = [] if not size and is_embedded(config) else find_cards(config.model.device)
+    if not size:
+        if len(visible) > 1:
+            os.environ[VISIBLE] = freest = freest_card(visible)
+            print(f"codezero: card {freest} of {len(visible)}, the freest; trainer.ranks uses several", flush=True)
+        return []
     cards = (config.trainer.cards or visible)[-size:]
     if config.model.device == "mps" or 0 < len(cards) < size:
         there = "mps is one device" if config.model.device == "mps" else f"there are {len(cards)} cards"
         raise ConfigError(f"trainer.ranks={size}, but {there}; lower it, or set trainer.ranks=0")
     if visible:
         os.environ[VISIBLE] = visible[0]
-    threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads_of(size or 1)))}
+    threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads_of(size)))}
     return [threads | ({VISIBLE: cards[rank]} if cards else {}) for rank in range(size)]
 
 
@@ -76,8 +82,14 @@ def build_learner(config: NodeConfig, policy: "LoadedModel", **called: Callable[
 
 
 def build_solver(
-    config: NodeConfig, environment: Environment, learner: "Learner", sampler: "Sampler", peer_id: str
+    config: NodeConfig,
+    environment: Environment,
+    learner: "Learner",
+    sampler: "Sampler",
+    peer_id: str,
+    begin: Callable[[RolloutGroup], object] | None = None,
 ) -> "GrpoSolver":
+    """begin: see `Evaluator.begin`."""
     from codezero.solver.solver import GrpoSolver
 
     return GrpoSolver(
@@ -89,6 +101,7 @@ def build_solver(
         seed=config.seed,
         external=config.external,
         engine=config.trainer.ranks > 0 or config.rollout.has_servers,
+        begin=begin,
     )
 
 

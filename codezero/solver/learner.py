@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,7 +28,7 @@ from codezero.errors import CheckpointError, ConfigError, ModelError, translated
 from codezero.models.device import computes_bfloat16, ran_out_of_memory
 from codezero.models.load import LoadedModel, has_adapter, load_adapter, save_adapter, without_adapter
 from codezero.solver import policy_files as files
-from codezero.solver.batch import Batch, Pair, TrainingRow, Update, collate, micro_batches, minibatches
+from codezero.solver.batch import Batch, Pair, TrainingRow, Update, collate, minibatches, packed, size
 from codezero.solver.loss import (
     compared,
     completion_logprobs,
@@ -39,6 +39,7 @@ from codezero.solver.loss import (
     own_loss,
     packed_logprobs,
     packs,
+    without_triton,
 )
 from codezero.types import mean
 
@@ -59,7 +60,7 @@ class TrlLearner:
 
     Weights in half precision become float32 (steps of 1e-6 are lost in bfloat16's 8 bits), and the computation stays in
     half precision on CUDA, and in bfloat16 on a CPU that multiplies in it; frozen weights beneath an adapter stay as
-    they are. When memory runs out, micro-batches are smaller from then on. Raises ConfigError where it sees many GPUs.
+    they are. When memory runs out, passes are smaller from then on. Raises ConfigError where it sees many GPUs.
     """
 
     def __init__(
@@ -77,17 +78,20 @@ class TrlLearner:
             raise ConfigError("several GPUs are visible; trainer.ranks uses so many, CUDA_VISIBLE_DEVICES=0 one")
         self.policy, self.config = policy, config
         self.steps = self.skipped = self.updates = 0  # steps taken, steps left out as not finite, the policy's version
-        self.micro_batch_rows = config.micro_batch_rows  # of a forward pass; fewer once memory ran out
         self._changed, self._progress = changed, progress
         self._half = policy.sampled_in or policy.model.dtype
         self._adapted = has_adapter(policy.model)
         if not self._adapted:
             policy.model.float()
         on_cpu = policy.device.type == "cpu"
-        self._quick = on_cpu and self._half == torch.bfloat16 and computes_bfloat16()
-        self._packed = on_cpu and packs(policy.model)
+        self._packed = packs(policy.model)
+        halves = computes_bfloat16() if on_cpu else policy.device.type == "cuda" and self._packed
+        self._quick = self._half.itemsize == 2 and halves  # else the model itself sees to it
         # TRL's own path has kernels for CUDA; elsewhere it would also score every token of the prompts.
         self._pieces = policy.device.type != "cuda" and head_is_plain(policy.model)
+        prompts = config.micro_batch_rows / (config.group_size if self._packed else 1)
+        longest = config.micro_batch_rows * config.max_new_tokens + math.ceil(prompts) * config.max_prompt_tokens
+        self.tokens_per_pass = longest  # fewer once memory ran out
         self._own_loss = own_loss(config.loss_function) if config.loss == "custom" else None
         if activation_checkpointing:
             policy.model.activation_checkpointing_enable()
@@ -95,6 +99,8 @@ class TrlLearner:
         leashed = config.kl_beta and not self._adapted
         self._reference: Any = copy.deepcopy(policy.model).requires_grad_(False) if leashed else None
         if policy.device.type == "cuda":  # where samplers call the forward that is wrapped for mixed precision
+            if slower := without_triton():
+                logger.warning("%s", slower)
             self._prepare_once()
 
     def __getattr__(self, name: str) -> Any:
@@ -156,7 +162,7 @@ class TrlLearner:
                 for row, line in zip(micro, self._scores(micro), strict=True):
                     scores[id(row)] = line[: len(row.completion_ids)]
 
-        self._within_memory(score_all, len(live))
+        self._within_memory(score_all, live)
         return self._gathered([scores[id(row)] for row in rows])
 
     def save(self, folder: Path) -> None:
@@ -220,7 +226,7 @@ class TrlLearner:
                 self._progress(*self._read)
             return sum(loss for loss, _ in parts), sum(clipped for _, clipped in parts)
 
-        loss, clipped = self._sums(*self._within_memory(follow, len(rows)))
+        loss, clipped = self._sums(*self._within_memory(follow, rows))
         norm = self._clip_gradients()
         finite = math.isfinite(loss) and math.isfinite(norm)
         if not finite:
@@ -234,8 +240,8 @@ class TrlLearner:
         self._optimizer.zero_grad()
         return (loss, norm, clipped / sum(len(row.completion_ids) for row in rows)) if finite else None
 
-    def _passes(self, rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
-        return micro_batches(rows, self.micro_batch_rows)
+    def _passes(self, rows: Sequence[TrainingRow]) -> Iterable[list[TrainingRow]]:
+        return packed(rows, self.tokens_per_pass, shared=self._packed)
 
     def _scores(self, rows: Sequence[TrainingRow]) -> Float[Tensor, "rows tokens"]:
         """Nats of the completions of one pass, float32 on the host."""
@@ -254,22 +260,22 @@ class TrlLearner:
         """Clip them; returns their norm before."""
         return float(self._accelerator.clip_grad_norm_(self._model.parameters(), self.config.grad_clip))
 
-    def _within_memory(self, work: Callable[[], T], rows: int) -> T:
-        """The result of `work`, which reads `rows` rows in micro-batches, smaller ones until memory suffices."""
+    def _within_memory(self, work: Callable[[], T], rows: Sequence[TrainingRow]) -> T:
+        """The result of `work`, which reads `rows` in passes, of fewer tokens until memory suffices."""
         while True:
             try:
                 return work()
             except RuntimeError as error:
                 if not ran_out_of_memory(error):
                     raise
-                tried = min(self.micro_batch_rows, rows)
-                if tried == 1:
+                if all(len(part) == 1 for part in self._passes(rows)):
                     why = str(error).splitlines()[0][:200]
                     raise ModelError(f"{TOO_LONG}, or set model.train=lora ({why})") from error
-                self.micro_batch_rows = tried // 2
+                tried = min(self.tokens_per_pass, size(rows, shared=self._packed))
+                self.tokens_per_pass = tried // 2
             # Outside the handler: while the error lives, so do the frames that hold the tensors.
             release_memory()
-            logger.warning("out of memory with %d rows at once; %d from here on", tried, self.micro_batch_rows)
+            logger.warning("out of memory with %d tokens at once; %d from here on", tried, self.tokens_per_pass)
 
     def _backward(
         self, rows: Sequence[TrainingRow], share_tokens: float, pairs: dict[int, Pair]
@@ -317,8 +323,8 @@ class TrlLearner:
     def _forward(
         self, model: PreTrainedModel, rows: Sequence[TrainingRow], inputs: dict[str, Tensor]
     ) -> Float[Tensor, "rows tokens"]:
-        """Nats of the completions, without TRL's loss; on a CPU that is quick in it products are in bfloat16."""
-        with torch.autocast("cpu", torch.bfloat16, enabled=self._quick):
+        """Nats of the completions, without TRL's loss; products are in half precision where that is quick."""
+        with torch.autocast(self.policy.device.type, self._half, enabled=self._quick):
             if self._packed:
                 return packed_logprobs(model, rows, self.config.temperature)
             if self._pieces:

@@ -3,7 +3,7 @@
 Hidden states go through the head in chunks, never with all vocabulary x length logits at once. TRL's fused head has
 kernels for this on CUDA. Elsewhere the head, a quarter of a 0.5 B model's work, skips prompts.
 
-On the CPU the prompt of a group is read once, by shared-prompt attention. All groups are laid end to end as
+The prompt of a group is read once, by shared-prompt attention. All groups are laid end to end as
 prompt + completion + completion + ..., without padding, and attention is computed by parts: each prompt's tokens among
 themselves, each completion's to its prompt and to themselves, at the positions they would have alone. The numbers equal
 those of one row at a time (a test holds them together), for a fraction of the work.
@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,11 +32,11 @@ from transformers.utils import logging as hf_logging
 
 from codezero.config import LOSSES, SolverConfig
 from codezero.config.learning import named
-from codezero.errors import ConfigError
+from codezero.errors import ConfigError, ModelError, translated
 from codezero.models import isolate
 from codezero.models.chat import pad
 from codezero.models.decoders import PASSED_ON, why_not_plain
-from codezero.models.device import ran_out_of_memory
+from codezero.models.device import compiles_kernels, ran_out_of_memory
 from codezero.models.load import LoadedModel
 from codezero.solver.batch import Pair, TrainingRow
 from codezero.system.plugins import blamed, load_object
@@ -147,6 +148,7 @@ def make_trainer(
 
 
 WHOLE = 2**24  # most logits in one piece (64 MiB in float32); forward and backward hold up to seven of that size
+TILE = 2**27  # the same on CUDA, where TRL's kernels change a piece in place
 TOKENS = 4096  # most tokens in one piece; fixed by `ChunkedLogProbFunction`
 # settings with which a model changes its logits after the head
 SCALED = ("final_logit_softcapping", "logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
@@ -158,12 +160,34 @@ def chosen_logprobs(
 ) -> Float[Tensor, " places"]:
     """Nats of `targets` after hidden states, in float32; differentiable."""
     vocabulary = int(head.weight.shape[0])  # pyright: ignore
+    piece = TILE if hidden.device.type == "cuda" else WHOLE
     if len(targets) * vocabulary <= WHOLE:
         return -cross_entropy(head(hidden).float() / temperature, targets, reduction="none")
     from trl.kernels import ChunkedLogProbFunction
 
-    columns = max(1, WHOLE // min(len(targets), TOKENS))
+    columns = max(1, piece // min(len(targets), TOKENS))
     return ChunkedLogProbFunction.apply(hidden, head.weight, head.bias, targets, temperature, columns, None, 1.0, ())[0]
+
+
+def without_triton() -> str:
+    """Have TRL's fused head do without Triton where that could not compile; why, or nothing."""
+    if compiles_kernels():
+        return ""
+    from trl.kernels import chunked_logprob
+
+    chunked_logprob._TRITON_AVAILABLE = False
+    return "no C compiler or no Python.h: learning takes torch's own kernels, which are slower"
+
+
+def prove_head(device: torch.device, dtype: torch.dtype) -> None:
+    """Run the fused head forward and backward on a device. Raises ModelError."""
+    from trl.kernels import ChunkedLogProbFunction
+
+    hidden, weight = (torch.ones(rows, 64, dtype=dtype, device=device, requires_grad=True) for rows in (32, 1024))
+    targets = torch.zeros(32, dtype=torch.long, device=device)
+    what = f"{device}: the kernels of learning do not run"
+    with translated(ModelError, what, RuntimeError, OSError, SubprocessError):
+        ChunkedLogProbFunction.apply(hidden, weight, None, targets, 1.0, 512, None, 1.0, ())[0].sum().backward()
 
 
 def completion_logprobs(
@@ -227,7 +251,7 @@ class Pack:
     seen: Bool[Tensor, "rows 1 tokens prompt+tokens"]  # places that each place of a completion sees
 
 
-def pack(rows: Sequence[TrainingRow]) -> Pack:
+def pack(rows: Sequence[TrainingRow], device: torch.device) -> Pack:
     """Rows with the same prompt must stand together."""
     ids, positions, sources, group = list[int](), list[int](), list[int](), list[int]()
     prompts, completions = list[range](), list[range]()
@@ -250,18 +274,19 @@ def pack(rows: Sequence[TrainingRow]) -> Pack:
     earlier = torch.ones(real.size(1), real.size(1), dtype=torch.bool).tril()
     of_prompt = prompted[rows_group][:, None].expand(-1, real.size(1), -1)
     seen = torch.cat([of_prompt, earlier.expand(len(real), -1, -1)], -1)[:, None]
-    return Pack(
-        ids=torch.tensor(ids),
-        positions=torch.tensor(positions),
-        sources=torch.tensor(sources),
-        targets=torch.tensor([token for row in rows for token in row.completion_ids]),
-        prompts=prompt_places,
-        completions=completion_places,
-        real=real,
-        group=rows_group,
-        order=order,
-        seen=seen,
-    )
+    made = {
+        "ids": torch.tensor(ids),
+        "positions": torch.tensor(positions),
+        "sources": torch.tensor(sources),
+        "targets": torch.tensor([token for row in rows for token in row.completion_ids]),
+        "prompts": prompt_places,
+        "completions": completion_places,
+        "real": real,
+        "group": rows_group,
+        "order": order,
+        "seen": seen,
+    }
+    return Pack(**{name: tensor.to(device) for name, tensor in made.items()})
 
 
 def packed_logprobs(
@@ -270,7 +295,7 @@ def packed_logprobs(
     """Nats, zero beyond a row's end. Rows with the same prompt must stand together."""
     if model.config._attn_implementation != SHARED:
         model.set_attn_implementation(SHARED)
-    packed = pack(rows)
+    packed = pack(rows, model.device)
     backbone: Any = model.base_model
     hidden = backbone(
         input_ids=packed.ids[None],
@@ -303,7 +328,13 @@ def shared_prompt_attention(
     own_query, own_key, own_value = (_taken(states, pack.completions) for states in rows)
     keys = torch.cat([prompt_key.index_select(0, pack.group), own_key], 2)
     values = torch.cat([prompt_value.index_select(0, pack.group), own_value], 2)
-    attend = partial(scaled_dot_product_attention, scale=scaling, enable_gqa=True)
+    shared = query.device.type == "cpu"  # elsewhere a mask and shared keys go together in no quick kernel
+    if not shared:
+        copies = query.size(1) // key.size(1)
+        keys, values, prompt_key, prompt_value = (
+            states.repeat_interleave(copies, 1) for states in (keys, values, prompt_key, prompt_value)
+        )
+    attend = partial(scaled_dot_product_attention, scale=scaling, enable_gqa=shared)
     of_prompts = attend(prompt_query, prompt_key, prompt_value, is_causal=True)
     of_completions = attend(own_query, keys, values, attn_mask=pack.seen)
     both = torch.cat([states.transpose(1, 2).flatten(0, 1) for states in (of_prompts, of_completions)])

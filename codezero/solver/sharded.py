@@ -40,9 +40,10 @@ class ShardedLearner(TrlLearner):
 
     def __init__(self, *given: Any, tokens_per_pass: int, **options: Any) -> None:
         """tokens_per_pass: most tokens, padding included, in a pass of this rank, unless one row has more."""
-        self.rank, self.size, self.tokens_per_pass = dist.get_rank(), dist.get_world_size(), tokens_per_pass
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self._alone = False  # is every row of the newest passes the only one of its pass?
         super().__init__(*given, **options)
+        self.tokens_per_pass = tokens_per_pass
         self._model.eval()  # made at its first use, and sharded then
 
     def whole_weights(self, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -82,6 +83,7 @@ class ShardedLearner(TrlLearner):
 
     def _prepare(self, half: torch.dtype) -> tuple[Any, Any]:
         self._packed = self._pieces = False  # both read weights beside the modules, where they lie in shards
+        self._quick &= self.policy.device.type == "cpu"
         mesh = init_device_mesh(self.policy.device.type, (self.size,))
         for model in filter(None, (self.policy.model, self._reference)):
             _shard(model, mesh, half)
@@ -94,7 +96,7 @@ class ShardedLearner(TrlLearner):
         for parts in zip_longest(*plans, fillvalue=list[TrainingRow]()):
             yield parts[self.rank]
 
-    def _within_memory(self, work: Callable[[], T], rows: int) -> T:
+    def _within_memory(self, work: Callable[[], T], rows: Sequence[TrainingRow]) -> T:
         try:
             return work()
         except RuntimeError as error:

@@ -20,7 +20,7 @@ from codezero.solver.batch import Batch, TrainingRow, batch_normalized, counts, 
 from codezero.solver.peer_rollouts import PeerFilter, PeerReader, weights_to_the_end
 from codezero.solver.updater import Learner, Updater
 from codezero.system.state import StateFile
-from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup
+from codezero.types import Completion, Metrics, Problem, RolloutGroup, ScoredGroup
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +44,14 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         seed: int,
         external: ExternalConfig | None = None,
         engine: bool = False,
+        begin: Callable[[RolloutGroup], object] | None = None,
     ):
-        """prompt: see `Environment.prompt`. engine: see `Updater`."""
+        """prompt: see `Environment.prompt`. engine: see `Updater`. begin: called with each group as it ends, while
+        others are still sampled."""
         self.external = external or ExternalConfig()
         self.gate = PeerFilter()
         self.config, self.sampler, self.learner, self.prompt = config, sampler, learner, prompt
-        self.peer_id, self.seed = peer_id, seed
+        self.peer_id, self.seed, self._begin = peer_id, seed, begin
         self.updater = Updater(config, learner, engine=engine)
         self.nested = (self.gate, learner)
         self.memory, self._lock = _Counters(0, 0), threading.Lock()
@@ -61,6 +63,12 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         with self._lock:
             noise = f"rollout {self.seed} {self.memory.rollouts}"
             self.memory.rollouts += 1
+        step = self.learner.steps
+
+        def group(at: int, completions: Sequence[Completion]) -> RolloutGroup:
+            return RolloutGroup(problems[at], tuple(completions), self.peer_id, round_number, step)
+
+        begin = self._begin
         groups = self.sampler.sample(
             [*map(self.prompt, problems)],
             group_size=self.config.group_size,
@@ -68,11 +76,9 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
             temperature=self.config.temperature,
             generator_seed=random.Random(noise).getrandbits(63),
             max_prompt_tokens=self.config.max_prompt_tokens,
+            ended=None if begin is None else lambda at, completions: begin(group(at, completions)),
         )
-        return [
-            RolloutGroup(problem, tuple(completions), self.peer_id, round_number, self.learner.steps)
-            for problem, completions in zip(problems, groups, strict=True)
-        ]
+        return [group(at, completions) for at, completions in enumerate(groups)]
 
     def short_of(self, scored: Sequence[ScoredGroup]) -> int:
         """Number of problems that an iteration needs beside those of `scored`, to replace groups without spread.

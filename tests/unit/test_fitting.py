@@ -17,7 +17,7 @@ from codezero.models import device as device_module
 from codezero.models import hardware
 from codezero.models.device import DeviceMemory
 from codezero.models.hardware import recomputes, weigh
-from codezero.models.memory import GIB, LARGE
+from codezero.models.memory import GIB, SEVEN
 from codezero.settings import compose
 
 
@@ -57,14 +57,15 @@ def test_auto_is_the_largest_profile_that_fits(
 ):  # fmt: skip
     machine(monkeypatch, kind, free)
     chosen = begun(tmp_path, "profile=auto", "seed=4")
-    expected = compose([f"profile={profile}", "seed=4"])
+    kept = ["model.activation_checkpointing=off"] if free > 100 else []  # there is room for activations
+    expected = compose([f"profile={profile}", "seed=4", *kept])
     assert chosen == dataclasses.replace(expected, run=chosen.run)
     assert f"{profile} profile, solver {expected.model.solver}" in capsys.readouterr().out
     assert json.loads((tmp_path / FILE).read_text()) == {"profile": profile}
 
 
 CARDS = [(4, "solo"), (6, "gpu-8g"), (8, "gpu-8g"), (10, "gpu-12g"), (12, "gpu-12g"), (16, "gpu-16g"),
-         (19.7, "gpu-24g"), (40, "gpu-24g"), (48, "gpu-80g"), (139, "gpu-80g")]  # fmt: skip
+         (24, "gpu-24g"), (40, "gpu-48g"), (48, "gpu-48g"), (80, "gpu-80g"), (139, "gpu-80g")]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -90,16 +91,37 @@ def test_a_card_gets_the_largest_profile_that_fits_what_is_free_on_it(
 
 
 def test_a_profile_whose_library_is_missing_is_passed_over_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     def missing(config: NodeConfig) -> None:
         if config.model.quantize == "nf4":
             raise ConfigError("model.quantize=nf4: bitsandbytes is not installed")
 
-    machine(monkeypatch, "cuda", 12)
+    machine(monkeypatch, "cuda", 16)
     monkeypatch.setattr(fitting, "check_extras", missing)
-    assert begun(tmp_path, "profile=auto").model.profile == "gpu-8g"
-    assert "profile gpu-12g is passed over: model.quantize=nf4: bitsandbytes is not installed" in caplog.text
+    assert begun(tmp_path, "profile=auto").model.profile == "gpu-12g"
+    said = capsys.readouterr().out
+    assert "profile gpu-16g is passed over: model.quantize=nf4: bitsandbytes is not installed" in said
+
+
+@pytest.mark.parametrize("quantized", [True, False])
+def test_a_larger_card_never_learns_a_smaller_policy(
+    quantized: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(config: NodeConfig) -> None:
+        if config.model.quantize == "nf4" and not quantized:
+            raise ConfigError("no bitsandbytes")
+
+    monkeypatch.setattr(fitting, "check_extras", check)
+    sizes = list[tuple[float, float, int]]()
+    for gib in (8, 12, 16, 24, 48, 80):
+        machine(monkeypatch, "cuda", gib - 0.5, gib)
+        (folder := tmp_path / str(gib)).mkdir()
+        chosen = begun(folder, "profile=auto")
+        names = chosen.model.solver, chosen.evaluator.model
+        solver, judge = (float(name.split("-")[2].rstrip("B")) for name in names)
+        sizes.append((solver, judge, chosen.solver.problems_per_iteration))
+    assert sizes == sorted(sizes) and sizes[0][0] == 1.5 and sizes[-1][0] == 7
 
 
 def test_a_proposer_behind_an_endpoint_takes_no_memory_here(monkeypatch: pytest.MonkeyPatch):
@@ -127,7 +149,7 @@ def test_too_much_is_refused_in_one_line_with_numbers_and_what_fits(tmp_path: Pa
     with pytest.raises(ConfigError) as caught:
         begun(tmp_path, "profile=gpu-80g")
     said = str(caught.value)
-    assert "it has 23.5 GiB and needs about" in said and "solver" in said and "judge" in said and "\n" not in said
+    assert "it has 23.5 GiB and needs about" in said and "solver" in said and "judging" in said and "\n" not in said
     assert "profile=gpu-24g with its own models fits" in said and "model.preflight=warn" in said
     machine(monkeypatch, "cpu", 2)
     with pytest.raises(ConfigError, match="profile=solo with its own models fits;"):
@@ -138,7 +160,7 @@ def test_it_can_be_tried_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     machine(monkeypatch, "cuda", 23.5)
-    assert begun(tmp_path, "profile=gpu-80g", "model.preflight=warn").model.solver == LARGE
+    assert begun(tmp_path, "profile=gpu-80g", "model.preflight=warn").model.solver == SEVEN
     assert "does not fit" in caplog.text
 
 

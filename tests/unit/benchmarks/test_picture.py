@@ -26,6 +26,10 @@ RESULTS: dict[str, Any] = {
          "curve": [[at, mean, 0.5, *ends] for at, mean, *ends in EXAM]}
         for arm in ("likelihood", "yes_no, alarms heeded") for seed in (0, 1)
     ]},
+    "real_learning": {"arms": {
+        arm: {exam: {"points": 1.0, "seeds": [[1.0, -0.5, 2.5], [2.0, 0.5, 3.5]]} for exam in ("greedy", "sampled")}
+        for arm in ("coin", "judge")
+    }},
     "proposing": [{"level_curve": [[1, 2.0], [2, 3.0]], "success_curve": [[10, 0.4], [11, 0.6]]}],
 }  # fmt: skip
 DRAWING = sorted(
@@ -63,7 +67,7 @@ def test_a_picture_comes_from_the_stored_result_alone(name: str, tmp_path: Path)
     svg = drawn(name, tmp_path, RESULTS[name])
     assert svg == drawn(name, tmp_path, json.loads(json.dumps(RESULTS[name])), "again.svg")
     texts = [node.text for node in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
-    assert {"iteration", "rounds", "nodes"} & {*texts}, "an axis has its unit"
+    assert {"iteration", "rounds", "nodes", "points gained, greedy exam"} & {*texts}, "an axis has its unit"
     assert not re.search(r'(?:href|src)="(?!#)', svg) and "<image" not in svg
     used = {code.lower() for code in re.findall(r"#[0-9a-fA-F]{6}\b", svg)}
     assert used <= {picture.INK, *picture.COLOURS}, "nothing is black or white, and the background is the page's"

@@ -187,6 +187,9 @@ def test_what_the_contract_refuses_for_good_is_given_up_with_its_reason(
     store.close()
     box = outbox(tmp_path, member, "QmRefused")
     status = until(tmp_path / "outbox.db", accepted=2, refused=2)
+    while not status.problem:  # it is published after what it is about
+        time.sleep(0.02)
+        status = read_status(box.path)
     assert list(status.reasons.values()) == [2]
     assert "the voter itself" in next(iter(status.reasons)) and "the voter itself" in status.problem
     assert sum("the voter itself" in record.message for record in caplog.records if record.levelname == "ERROR") == 1

@@ -41,7 +41,14 @@ class ScriptedSampler:
     asked: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
 
     def sample(
-        self, prompts: Sequence[str], *, group_size: int, max_new_tokens: int, temperature: float, generator_seed: int
+        self,
+        prompts: Sequence[str],
+        *,
+        group_size: int,
+        max_new_tokens: int,
+        temperature: float,
+        generator_seed: int,
+        **_: Any,
     ) -> list[list[Completion]]:
         self.asked.append({"prompts": tuple(prompts), "n": group_size, "t": temperature, "seed": generator_seed})
         attempts = [[Completion(text, (1,), (0.0,), True) for text in texts] for texts in self.attempts]

@@ -10,6 +10,7 @@ from builders.evaluator import FILTER, RIGHT, WRONG, ToldJudge, build_monitor, g
 
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
+from codezero.errors import SandboxError
 from codezero.evaluator.build import build_canaries, build_evaluator
 from codezero.evaluator.calibration import CanaryKind, draw_canaries
 from codezero.evaluator.evaluator import ExecutedEvaluator, FrozenEvaluator, HybridEvaluator
@@ -20,6 +21,7 @@ from codezero.models.hardware import estimate
 from codezero.ops.founding import judge_of
 from codezero.problems.filters import Novelty
 from codezero.problems.synthetic.tasks import worked
+from codezero.sandbox.base import Execution, Job
 from codezero.sandbox.build import build_sandbox
 from codezero.sandbox.monty import MontySandbox
 from codezero.settings import compose
@@ -96,7 +98,9 @@ def test_a_judge_without_skill_may_end_a_run_that_nothing_else_rewards(
         assert isinstance(evaluator, FrozenEvaluator | HybridEvaluator) and evaluator.monitor.alone is alone
 
 
-@pytest.mark.parametrize(("workers", "cores", "expected"), [(0, 2, 1), (0, 9, 2), (24, 2, 24), (0, None, 1)])
+@pytest.mark.parametrize(
+    ("workers", "cores", "expected"), [(0, 2, 1), (0, 9, 8), (0, 64, 16), (24, 2, 24), (0, None, 1)]
+)
 def test_the_sandbox_has_the_limits_of_the_reward(
     workers: int, cores: int | None, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,3 +188,40 @@ def test_execution_still_decides_while_the_judge_cannot_be_asked(hybrid: HybridE
     hybrid.monitor.judge.read = silent  # type: ignore[method-assign]
     (scored,) = hybrid.score([group(FILTER, fence(RIGHT), fence(WRONG))])
     assert [verdict.correctness for verdict in scored.verdicts] == [1.0, 0.0]
+
+
+class CountedSandbox(MontySandbox):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran = list[str]()
+
+    def run(self, job: Job) -> Execution:
+        self.ran.append(job.code)
+        return super().run(job)
+
+
+def test_what_was_begun_while_others_were_sampled_is_not_done_again(guard: StaticGuard) -> None:
+    groups = [group(FILTER, *map(fence, texts)) for texts in ((RIGHT, WRONG), (WRONG, RIGHT + "\n# another"))]
+    with CountedSandbox() as sandbox:
+        evaluator = ExecutedEvaluator(guard, sandbox)
+        in_order, once = evaluator.score(groups), sorted(sandbox.ran)
+        sandbox.ran.clear()
+        for one in groups:
+            evaluator.begin(one)
+        assert evaluator.score(groups) == in_order and sorted(sandbox.ran) == once
+        sandbox.ran.clear()
+        assert evaluator.score(groups[:1]) == in_order[:1] and sandbox.ran  # nothing is kept from batch to batch
+
+
+def test_what_fails_as_it_is_begun_fails_in_the_verdict(
+    evaluator: ExecutedEvaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise SandboxError("no sandbox")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MontySandbox, "run_distinct", refuse)
+        evaluator.begin(group(FILTER, fence(RIGHT)))
+        with pytest.raises(SandboxError, match="no sandbox"):
+            evaluator.score([group(FILTER, fence(RIGHT))])
+    assert evaluator.score([group(FILTER, fence(RIGHT))])[0].verdicts[0].correctness == 1

@@ -1,9 +1,12 @@
 """Cards are dealt in turn, and who shares one counts on a part of its memory."""
 
 import pytest
+import torch
 
 from codezero.models import hardware as hardware
+from codezero.models import load
 from codezero.models.hardware import assign_cards, describe_sharing, find_cards
+from codezero.nano import weights_directory
 
 
 def test_enough_cards_are_one_for_each():
@@ -45,3 +48,21 @@ def test_torch_is_asked_only_where_there_is_a_driver(monkeypatch: pytest.MonkeyP
     assert find_cards("auto") == ["0", "1"]
     monkeypatch.setattr(hardware, "COUNT", "raise SystemExit('no torch')")
     assert find_cards("auto") == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "card"), [("print(1)", "GPU-5"), ("print(0)", "2"), ("print(7)", "2"), ("1/0", "2")]
+)
+def test_the_freest_card_is_asked_for_by_a_process_of_its_own(
+    answer: str, card: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware, "FREEST", answer)
+    assert hardware.freest_card(["2", "GPU-5"]) == card
+
+
+def test_embedded_models_compute_on_the_cpu_whatever_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+    monkeypatch.setattr(load, "choose_device", lambda device, role: asked.append(device) or torch.device("cpu"))
+    for device in ("auto", "cuda"):
+        load.load_model(str(weights_directory("solver")), device=device, role="solver")
+    assert asked == ["cpu", "cuda"]

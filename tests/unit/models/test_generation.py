@@ -21,7 +21,7 @@ TEMPLATE = (
 )
 
 
-KINDS = pytest.mark.parametrize("kind", ["lean", "slots", "general"])
+KINDS = pytest.mark.parametrize("kind", ["slots", "general"])
 
 
 def small_tokenizer() -> PreTrainedTokenizerFast:
@@ -57,8 +57,8 @@ def tiny_model(seed: int = 0, **changes: object) -> Qwen2ForCausalLM:
 def make_sampler(kind: str, model: PreTrainedModel | None = None, progress: Progress | None = None) -> Sampler:
     loaded = LoadedModel(model or tiny_model(), small_tokenizer(), "tiny", torch.device("cpu"))
     loop = OwnLoop(loaded, progress=progress)
-    assert loop.lean and loop.slots  # what this model gets on its own, and what a larger one would get
-    loop.lean, loop.slots = kind == "lean", kind == "slots"
+    assert loop.slots  # what this model gets on its own
+    loop.slots = kind == "slots"
     return Sampler(loaded, loop)
 
 
@@ -92,13 +92,12 @@ def test_logprobs_of_a_batch_are_those_of_a_row_alone(kind: str, temperature: fl
     check(subject.loaded.model, prompts, draw(subject, temperature=temperature), temperature)
 
 
-@pytest.mark.parametrize("other", ["slots", "general"])
-def test_back_ends_draw_the_same_tokens_with_the_same_logprobs(other: str):
+def test_back_ends_draw_the_same_tokens_with_the_same_logprobs():
     """Same noise, so a difference would be one of logits. One key head and an untied output head included."""
     model = tiny_model(seed=3, num_hidden_layers=3, num_key_value_heads=1, tie_word_embeddings=False)
-    for lean, general in zip(draw(make_sampler("lean", model)), draw(make_sampler(other, model)), strict=True):
-        assert [c.token_ids for c in lean] == [c.token_ids for c in general]
-        for item, other in zip(lean, general, strict=True):
+    for slots, general in zip(draw(make_sampler("slots", model)), draw(make_sampler("general", model)), strict=True):
+        assert [c.token_ids for c in slots] == [c.token_ids for c in general]
+        for item, other in zip(slots, general, strict=True):
             assert item.logprobs == pytest.approx(other.logprobs, abs=1e-4)
 
 
@@ -195,11 +194,10 @@ def test_a_row_that_ends_gives_its_place_to_the_next(repeats: int, monkeypatch: 
     assert draw(subject, prompts, **options) == groups
 
 
-@pytest.mark.parametrize("kind", ["slots", "general"])
-def test_float32_weights_are_sampled_under_autocast(kind: str):
+def test_float32_weights_are_sampled_under_autocast():
     """As a card's learner wraps them: keys come in float32 and values in bfloat16, of a prompt and of a step alike."""
     model = tiny_model()
-    subject = make_sampler(kind, model)
+    subject = make_sampler("general", model)
     prompts = encode_prompts(subject.loaded.tokenizer, PROMPTS)
     plain, model.forward = model.forward, torch.autocast("cpu", torch.bfloat16)(model.forward)
     groups = draw(subject)
@@ -212,15 +210,15 @@ class FakeMemory:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int):
         self.decodes: list[int] = []
-        real = own.LeanDecoder.prefill
+        real = own.SlotDecoder.prefill
 
-        def prefill(decoder: own.LeanDecoder, prompts: Sequence[Sequence[int]], repeats: int, new: int) -> torch.Tensor:
+        def prefill(decoder: own.SlotDecoder, prompts: Sequence[Sequence[int]], repeats: int, new: int) -> torch.Tensor:
             self.decodes.append(len(prompts) * repeats)
             if self.decodes[-1] > room:
                 raise torch.OutOfMemoryError("no room")
             return real(decoder, prompts, repeats, new)
 
-        monkeypatch.setattr(own.LeanDecoder, "prefill", prefill)
+        monkeypatch.setattr(own.SlotDecoder, "prefill", prefill)
 
 
 @pytest.mark.slow
@@ -229,7 +227,7 @@ def test_when_memory_runs_out_the_rows_are_halved_for_good(
     room: int, tried: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     """Groups of 4 for 3 prompts: whole groups while they fit, then parts of one. Right log-probabilities in all."""
-    subject, memory = make_sampler("lean"), FakeMemory(monkeypatch, room)
+    subject, memory = make_sampler("slots"), FakeMemory(monkeypatch, room)
     groups = draw(subject)
     assert list(dict.fromkeys(memory.decodes)) == tried
     assert len(caplog.records) == len(tried) - 1
@@ -243,7 +241,7 @@ def test_when_memory_runs_out_the_rows_are_halved_for_good(
 
 @pytest.mark.slow
 def test_a_row_that_does_not_fit_alone_is_an_error(monkeypatch: pytest.MonkeyPatch):
-    subject = make_sampler("lean")
+    subject = make_sampler("slots")
     FakeMemory(monkeypatch, 0)
     with pytest.raises(torch.OutOfMemoryError):
         draw(subject)
@@ -279,13 +277,13 @@ def test_long_prompts_lose_their_beginning():
     tokenizer = small_tokenizer()
     whole = encode_prompts(tokenizer, PROMPTS)
     assert encode_prompts(tokenizer, PROMPTS, 5) == [row[-5:] for row in whole]
-    subject = make_sampler("lean")
+    subject = make_sampler("slots")
     group = draw(subject, PROMPTS[1:2], max_prompt_tokens=5)[0]
     check(subject.loaded.model, [whole[1][-5:]], [group])
 
 
 def test_no_prompts_no_groups():
-    subject = make_sampler("lean")
+    subject = make_sampler("slots")
     assert draw(subject, []) == []
     assert encode_completions(subject.loaded.tokenizer, []) == []
 
@@ -324,10 +322,24 @@ def test_temperature_zero_takes_the_likeliest_token() -> None:
     assert logprobs.tolist() == pytest.approx(logits.log_softmax(-1).amax(-1).tolist())
 
 
-def test_who_asks_hears_how_many_attempts_of_a_call_have_ended() -> None:
+@pytest.mark.parametrize("tiny", [True, False])
+def test_who_asks_hears_how_many_attempts_of_a_call_have_ended(tiny: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a model that takes its time; a tiny one has ended before anybody looks."""
-    reports: dict[str, list[tuple[int, int]]] = {"slots": [], "lean": []}
-    for kind, ended in reports.items():
-        sampler = make_sampler(kind, progress=lambda done, of, ended=ended: ended.append((done, of)))
-        sampler.sample(PROMPTS, group_size=2, max_new_tokens=8, temperature=1.0, generator_seed=1)
-    assert reports["lean"] == [] and reports["slots"] == sorted(reports["slots"]) and reports["slots"][-1] == (6, 6)
+    monkeypatch.setattr(own, "TINY_PARAMETERS", 10**9 if tiny else 0)
+    reports = list[tuple[int, int]]()
+    sampler = make_sampler("slots", progress=lambda done, of: reports.append((done, of)))
+    sampler.sample(PROMPTS, group_size=2, max_new_tokens=8, temperature=1.0, generator_seed=1)
+    assert reports == sorted(reports) and reports[-1:] == ([] if tiny else [(6, 6)])
+
+
+@KINDS
+@pytest.mark.parametrize("budget", [1, 2**30])
+def test_groups_are_handed_over_as_they_end_and_once_each(
+    kind: str, budget: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that are decoded in one of several batches. What is handed over is what is returned."""
+    monkeypatch.setattr(own, "CACHE_BUDGET", budget)
+    handed, subject = list[tuple[int, list[Completion]]](), make_sampler(kind)
+    groups = draw(subject, ended=lambda at, completions: handed.append((at, completions)))
+    assert sorted(at for at, _ in handed) == [0, 1, 2] and all(groups[at] == group for at, group in handed)
+    assert draw(subject) == groups

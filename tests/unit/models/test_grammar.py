@@ -25,11 +25,11 @@ def random_bpe() -> LoadedModel:
 
 
 def sample(
-    loaded: LoadedModel, structured: bool, *, lean: bool | None = None, most: int = 256, temperature: float = 1.0,
+    loaded: LoadedModel, structured: bool, *, slots: bool = True, most: int = 256, temperature: float = 1.0,
     seed: int = 0,
 ) -> list[Completion]:  # fmt: skip
     loop = OwnLoop(loaded, Structure(loaded, proposal_grammar) if structured else None)
-    loop.lean = loop.lean if lean is None else lean
+    loop.slots = slots
     groups = Sampler(loaded, loop).sample(
         [proposal_prompt(level) for level in (1, 2, 3, 4, 5)], group_size=2, max_new_tokens=most,
         temperature=temperature, generator_seed=seed,
@@ -58,13 +58,13 @@ def is_whole(completion: Completion) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lean", [True, False])
+@pytest.mark.parametrize("slots", [True, False])
 @pytest.mark.parametrize("temperature", [0.7, 2.0])
-def test_random_weights_write_whole_json_under_the_form_and_none_without(lean: bool, temperature: float) -> None:
+def test_random_weights_write_whole_json_under_the_form_and_none_without(slots: bool, temperature: float) -> None:
     loaded = random_bpe()
-    held = sample(loaded, True, lean=lean, temperature=temperature)
+    held = sample(loaded, True, slots=slots, temperature=temperature)
     assert whole(held) == 1.0 and all(item.finished for item in held)
-    assert whole(sample(loaded, False, lean=lean, temperature=temperature)) == 0.0
+    assert whole(sample(loaded, False, slots=slots, temperature=temperature)) == 0.0
 
 
 @pytest.mark.parametrize("most", [100, 192, 384])

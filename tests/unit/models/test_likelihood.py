@@ -6,7 +6,18 @@ from random import Random
 import pytest
 import torch
 from oracles.teacher_forced import teacher_forced
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    CohereConfig,
+    Gemma2Config,
+    GraniteConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
 
 from codezero.models import likelihood as prefix
 from codezero.models.likelihood import Ask, AskScores, PrefixReader, PrefixRow, RowScores
@@ -101,8 +112,39 @@ def test_small_batches_change_nothing(limit: int, monkeypatch: pytest.MonkeyPatc
     assert reports == [(done, len(reports)) for done in range(1, len(reports) + 1)]
 
 
+SCALED = {
+    Gemma2Config: {"final_logit_softcapping": 3.0, "head_dim": 16},
+    GraniteConfig: {"logits_scaling": 4.0},
+    CohereConfig: {"logit_scale": 0.25},
+}
+
+
+@pytest.mark.parametrize("kind", SCALED)
+def test_logits_are_scaled_as_the_family_does(kind: type[PreTrainedConfig]) -> None:
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
+    options = {"vocab_size": VOCABULARY, "num_hidden_layers": 2, "initializer_range": 0.3, "pad_token_id": 0}
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(kind(**shape, **options, **SCALED[kind])).eval()
+    given = rows(seed=3)
+    check(model, given, PrefixReader(model, 0).read(given, end=END, choices=CHOICES))
+
+
+def test_272_programs_are_read_in_nine_passes_for_a_large_vocabulary() -> None:
+    """Besides the one for the question: how few there are depends on the tokens, not on the vocabulary."""
+    chance, model, passes = Random(0), qwen(), list[int]()
+    model.config.vocab_size = 151_936
+    lengths = [max(25, min(384, int(chance.lognormvariate(4.6, 0.55)))) for _ in range(272)]
+    given = [PrefixRow(tuple(range(50)) * 4, tuple(chance.choices(range(END), k=length))) for length in lengths]
+    model.base_model.register_forward_hook(lambda *_: passes.append(1))  # pyright: ignore
+    scores = PrefixReader(model, 0).read(given, end=END)
+    assert sum(passes) <= 1 + 9
+    alone = PrefixReader(model, 0, batch_rows=1).read(given[:4], end=END)
+    for one, other in zip(alone, scores, strict=False):
+        assert one.body is not None and other.body is not None
+        assert torch.allclose(one.body.logprob, other.body.logprob, atol=1e-5)
+
+
 def test_few_logits_at_once_change_nothing(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(prefix, "LOGIT_BUDGET", 20 * VOCABULARY)
+    monkeypatch.setattr(prefix, "LOGIT_PIECE", 5 * VOCABULARY)
     model, given = qwen(), rows(seed=2)
     for share in (True, False):
         check(model, given, PrefixReader(model, 0, share=share).read(given, end=END, choices=CHOICES))
@@ -114,28 +156,34 @@ def tokens_read(
     """(positions, padding included; logits) that the model computed."""
     counted = [0, 0]
 
-    def count(module: object, args: object, kwargs: dict[str, torch.Tensor], output: object) -> None:
+    def read(_module: object, _args: object, kwargs: dict[str, torch.Tensor]) -> None:
         counted[0] += kwargs["input_ids"].numel()
-        counted[1] += output.logits[..., 0].numel()  # pyright: ignore
 
-    handle = model.register_forward_hook(count, with_kwargs=True)
+    def score(_module: object, _args: object, logits: torch.Tensor) -> None:
+        counted[1] += logits[..., 0].numel()
+
+    hooks = [
+        model.base_model.register_forward_pre_hook(read, with_kwargs=True),  # pyright: ignore
+        model.get_output_embeddings().register_forward_hook(score),  # pyright: ignore
+    ]
     PrefixReader(model, 0, share=share).read(given, end=end, choices=CHOICES)
-    handle.remove()
+    for hook in hooks:
+        hook.remove()
     return counted[0], counted[1]
 
 
 def test_what_is_shared_is_read_once():
     head, body, ask = tuple(range(40)), tuple(range(10)), Ask((1, 2), ())
     given = [PrefixRow(head, (*body, at), (ask, Ask((1, 3)))) for at in range(8)]
-    assert tokens_read(qwen(), given, share=True) == (39 + 8 * 12 + 16 * 2, 1 + 8 * 12 + 16)
+    assert tokens_read(qwen(), given, share=True) == (39 + 8 * 12 + 16 * 2, 8 * 12 + 8 + 16)
     assert tokens_read(qwen(), given, share=False)[0] >= 8 * 51 + 16 * 53
 
 
 def test_only_what_is_wanted_is_computed():
     given = [PrefixRow(tuple(range(40)), (1, 2, 3, at), (Ask((1, 2)),)) for at in range(8)]
-    assert tokens_read(qwen(), given, share=True, end=None)[1] == 1 + 8 + 8
+    assert tokens_read(qwen(), given, share=True, end=None)[1] == 8 + 8
     unasked = [PrefixRow(row.head, row.body) for row in given]
-    assert tokens_read(qwen(), unasked, share=True) == (39 + 8 * 5, 1 + 8 * 5)
+    assert tokens_read(qwen(), unasked, share=True) == (39 + 8 * 5, 8 * 5 + 8)
     assert tokens_read(qwen(), unasked, share=True, end=None)[0] == 0
     (scores, *_) = PrefixReader(qwen(), 0).read(given)
     assert scores.body is None

@@ -17,7 +17,7 @@ from unit.models.test_generation import small_tokenizer, tiny_model
 from codezero.errors import ModelError
 from codezero.models import load as load_module
 from codezero.models.chat import encode_prompts
-from codezero.models.decoders import is_lean
+from codezero.models.decoders import has_slots
 from codezero.models.generation import OwnLoop, Sampler, quick_copy
 from codezero.models.load import load_model
 from codezero.solver.batch import TrainingRow, collate
@@ -80,7 +80,7 @@ def test_a_missing_pad_token_is_the_eos(llama: Path):
 
 def test_another_architecture_samples_too(llama: Path):
     loaded = load_model(str(llama), device="cpu", role="solver")
-    assert not is_lean(loaded.model)
+    assert has_slots(loaded.model)
     sampler = Sampler(loaded)
     groups = sampler.sample(["a", "b c d"], group_size=2, max_new_tokens=5, temperature=1.0, generator_seed=0)
     assert [len(group) for group in groups] == [2, 2]
@@ -187,9 +187,9 @@ def test_ids_without_a_text_are_never_drawn_and_sampler_and_learner_normalise_al
         monkeypatch.setattr("codezero.models.load.AutoModelForCausalLM.from_pretrained", biased)
     loaded = load_model(str(tmp_path), role="solver", device="cpu")
     assert loaded.barred_ids == list(range(259, 400))
-    for lean in (True, False):
+    for slots in (True, False):
         loop = OwnLoop(loaded)
-        loop.lean = lean
+        loop.slots = slots
         drawn = loop.draw([[5, 6, 7]], 40, 30, 1.5, 0)
         assert max(max(each.ids) for each in drawn) < 259
         rows = [TrainingRow((5, 6, 7), tuple(each.ids), tuple(each.logprobs), 1.0) for each in drawn]
@@ -222,10 +222,8 @@ def test_a_cpu_that_computes_in_bfloat16_reads_and_samples_in_it_and_learns_in_f
     copied = quick_copy(solver)
     assert copied.dtype == torch.bfloat16 and quick_copy(solver) is copied and copied is not solver.model
     loop = OwnLoop(solver)
-    loop.lean = False
     drawn = loop.draw([[1, 2, 3], [5]], 2, 6, 0.0, 0)
     plain = OwnLoop(replace(solver, sampled_in=None))
-    plain.lean = False
     for row, other in zip(drawn, plain.draw([[1, 2, 3], [5]], 2, 6, 0.0, 0), strict=True):
         assert row.ids[0] == other.ids[0] and row.logprobs[0] == pytest.approx(other.logprobs[0], abs=0.1)
     with torch.no_grad():

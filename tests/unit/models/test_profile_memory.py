@@ -84,12 +84,15 @@ WITHOUT_BNB = pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is Non
     [
         ("laptop", "0.5", "1.5", 12, []),
         ("gpu-8g", "1.5", "1.5", 4, []),
-        pytest.param("gpu-12g", "3", "3", 4, [], marks=WITHOUT_BNB),
+        ("gpu-12g", "3", "3", 4, []),
+        pytest.param("gpu-12g", "3", "3", 4, ["model.quantize=nf4", "solver.micro_batch_rows=6"], marks=WITHOUT_BNB),
         pytest.param("gpu-16g", "7", "7", 3, [], marks=WITHOUT_BNB),
-        ("gpu-24g", "0.5", "1.5", 4, []),
-        ("gpu-24g", "0.5", "1.5", 4, ["model.activation_checkpointing=off", "solver.kl_beta=0.1"]),
-        pytest.param("gpu-24g", "0.5", "1.5", 4, ["solver.optimizer=adamw_8bit"], marks=WITHOUT_BNB),
-        ("gpu-80g", "1.5", "1.5", 2, ["solver.micro_batch_rows=4"]),
+        ("gpu-24g", "7", "7", 2, []),
+        ("gpu-24g", "0.5", "1.5", 4, ["model.train=full", "model.activation_checkpointing=off", "solver.kl_beta=0.1"]),
+        pytest.param(
+            "gpu-24g", "0.5", "1.5", 4, ["model.train=full", "solver.optimizer=adamw_8bit"], marks=WITHOUT_BNB
+        ),
+        ("gpu-80g", "1.5", "1.5", 2, ["model.train=full", "solver.micro_batch_rows=4"]),
     ],
 )
 def test_the_estimate_is_what_the_profile_takes(

@@ -111,7 +111,7 @@ def test_after_a_reading_that_fails_the_adapter_is_on_and_learns(base: Path, mon
         raise RuntimeError("a kernel failed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(likelihood, "score_answers", fail)
+        patch.setattr(likelihood, "score_asks", fail)
         node.judge.forget()
         with pytest.raises(RuntimeError, match="a kernel failed"):
             node.judge.read(PROGRAMS, frozenset(node.judge.names))
@@ -136,7 +136,6 @@ def test_a_proposer_on_the_base_writes_what_it_would_write_alone(base: Path) -> 
         node.learn()
     shared = node.models.load(str(base), "proposer")
     alone = OwnLoop(FrozenModels(settings(base, base, base), quiet).load(str(base), "proposer"))
-    alone.lean = False  # the same loop
     sampled = [Sampler(loaded, loop).sample(["Write one."], group_size=8, max_new_tokens=8, temperature=1.0,
         generator_seed=1) for loaded, loop in ((shared, OwnLoop(shared)), (alone.loaded, alone))]  # fmt: skip
     assert sampled[0] == sampled[1]

@@ -148,16 +148,20 @@ def test_activations_may_be_recomputed_instead_of_kept():
 
 
 @PATHS
-def test_micro_batches_bound_memory_and_change_nothing_else(path: str):
+def test_passes_bound_memory_and_change_nothing_else(path: str):
     rows = tuple(random_rows(14))
     whole_loss, whole = gradients(make(path), Batch(rows))
-    cut_loss, cut = gradients(make(path, micro_batch_rows=3), Batch(rows))
+    learner = make(path)
+    learner.tokens_per_pass = 30
+    assert len([*learner._passes(rows)]) > 3
+    cut_loss, cut = gradients(learner, Batch(rows))
     assert cut_loss == pytest.approx(whole_loss, abs=1e-5)
     assert furthest(cut[0], whole[0]) < 2e-6 * max(1, *(float(g.abs().max()) for g in whole[0]))
 
 
 def test_how_far_an_update_is_is_told_to_its_end():
-    learner = make(micro_batch_rows=2, minibatches=2)
+    learner = make(minibatches=2)
+    learner.tokens_per_pass = 1  # a row in each pass
     reports = list[tuple[int, int]]()
     learner._progress = lambda done, of: reports.append((done, of))
     rows = random_rows(14)
@@ -317,7 +321,6 @@ def test_a_cpu_that_multiplies_in_bfloat16_learns_the_same_direction_and_agrees_
         result.append(torch.cat([gradient.flatten() for gradient in of_step]))
         prompts = [row.prompt_ids for row in batch.rows[:4]]
         loop = OwnLoop(policy)
-        loop.lean = False
         drawn = loop.draw(prompts, 4, 10, 1.0, 0)
         learned = learner.logprobs([prompt for prompt in prompts for _ in range(4)], [each.ids for each in drawn])
         mismatch = measure([(each.logprobs, line) for each, line in zip(drawn, learned, strict=True)])

@@ -57,14 +57,19 @@ def test_the_gradient_is_that_of_an_undisturbed_step(device: str, backward: bool
         found_loss, (found,) = gradients(learner, batch)
     assert found_loss == pytest.approx(loss, abs=1e-5)
     assert furthest(found, undisturbed) < 1e-6 * max(1, *(float(g.abs().max()) for g in undisturbed))
-    assert tried == [12, 6, 3, 3, 3, 3] and learner.micro_batch_rows == 3
-    assert [record.args for record in caplog.records if record.args] == [(12, 6), (6, 3)]
+    failed = [rows for rows in tried if rows > 3]
+    assert (
+        failed[0] == 12 and failed == sorted(failed, reverse=True) and sum(tried[tried.index(failed[-1]) + 1 :]) == 12
+    )
+    halvings = [record.args for record in caplog.records if record.args]
+    assert len(halvings) == len(failed) and halvings[-1] == (2 * learner.tokens_per_pass, learner.tokens_per_pass)
 
 
 def test_a_later_micro_batch_that_fails_leaves_no_gradient_twice():
     batch = Batch(tuple(random_rows(16)))
-    loss, (undisturbed,) = gradients(make(micro_batch_rows=4), batch)
-    learner = make(micro_batch_rows=4)
+    loss, (undisturbed,) = gradients(make(), batch)
+    learner = make()
+    learner.tokens_per_pass = 80
     calls: list[int] = []
 
     def third_fails(_module: object, _arguments: object, output: Any) -> None:
@@ -74,7 +79,7 @@ def test_a_later_micro_batch_that_fails_leaves_no_gradient_twice():
 
     learner.policy.model.base_model.register_forward_hook(third_fails)
     found_loss, (found,) = gradients(learner, batch)
-    assert calls == [4, 4, 4, 2, 2, 2, 2, 2, 2]
+    assert sum(calls[3:]) == 12 and len(calls[3:]) > 3
     assert found_loss == pytest.approx(loss, abs=1e-5)
     assert furthest(found, undisturbed) < 1e-6 * max(1, *(float(g.abs().max()) for g in undisturbed))
 
@@ -87,7 +92,11 @@ def test_fewer_rows_stay_for_the_rest_of_the_run_and_for_scoring():
     del tried[:]
     rows = random_rows(9, seed=2)
     told = learner.logprobs([row.prompt_ids for row in rows], [row.completion_ids for row in rows])
-    assert tried == [3, 3, 3] and all(len(one) == len(row.completion_ids) for one, row in zip(told, rows, strict=True))
+    assert (
+        sum(tried) == 9
+        and max(tried) <= 5
+        and all(len(one) == len(row.completion_ids) for one, row in zip(told, rows, strict=True))
+    )
 
 
 def test_a_single_row_that_does_not_fit_names_what_to_lower():

@@ -255,14 +255,18 @@ def test_checkpoints_of_the_two_kinds_are_told_apart(config: NodeConfig, trainer
         single.load(saved(trainer.learner, tmp_path / "two"))
 
 
-@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), max_size=30), st.integers(1, 60))
-def test_passes_hold_every_row_once_and_no_more_than_fits(sizes: list[tuple[int, int]], tokens: int) -> None:
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), max_size=30), st.integers(1, 60), st.booleans())
+def test_passes_hold_every_row_once_and_no_more_than_fits(
+    sizes: list[tuple[int, int]], tokens: int, shared: bool
+) -> None:
     given_rows = [TrainingRow((1,) * p, (2,) * c, (0.0,) * c, 1.0) for p, c in sizes]
-    parts = packed(given_rows, tokens)
+    parts = packed(given_rows, tokens, shared=shared)
     assert sorted(id(row) for part in parts for row in part) == sorted(map(id, given_rows))
     for part in parts:
         longest = max(len(row.prompt_ids) for row in part) + max(len(row.completion_ids) for row in part)
-        assert len(part) == 1 or len(part) * longest <= tokens
+        once = sum({row.prompt_ids: len(row.prompt_ids) for row in part}.values())
+        takes = once + sum(len(row.completion_ids) for row in part) if shared else len(part) * longest
+        assert len(part) == 1 or takes <= tokens
 
 
 def test_rows_are_dealt_by_whole_groups_and_evenly() -> None:
@@ -293,6 +297,18 @@ def test_the_trainer_takes_the_last_cards(
     environments = deal_cards(NodeConfig(trainer=TrainerConfig(ranks=ranks, cards=cards)))
     assert [environment.get("CUDA_VISIBLE_DEVICES") for environment in environments] == trainer
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == own
+
+
+def test_without_ranks_the_freest_of_several_cards_is_taken_and_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(build, "find_cards", lambda _: ["4", "5"])
+    monkeypatch.setattr(build, "freest_card", lambda cards: cards[-1])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
+    assert deal_cards(NodeConfig()) == [] and os.environ["CUDA_VISIBLE_DEVICES"] == "4,5"  # embedded models need none
+    assert deal_cards(NodeConfig(model=ModelConfig(solver="Qwen/Qwen2.5-Coder-0.5B-Instruct"))) == []
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "5"
+    assert capsys.readouterr().out.startswith("codezero: card 5 of 2, the freest")
 
 
 def test_more_ranks_than_cards_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ When one of these fails after an upgrade, `learner.py` is wrong in that respect,
 """
 
 import ast
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,12 +12,16 @@ from typing import Any
 import pytest
 import torch
 from builders.models import PAD, random_rows, tiny_policy
+from trl.kernels import chunked_logprob
 from trl.trainer.utils import add_fused_lm_head
 
 from codezero.config import SolverConfig
+from codezero.errors import ModelError
+from codezero.models.device import compiles_kernels
 from codezero.solver import learner as learner_module
 from codezero.solver.batch import Batch, collate
 from codezero.solver.learner import TrlLearner
+from codezero.solver.loss import prove_head
 
 TRL_CONTRACT = (
     "GRPOTrainer.compute_loss(model, inputs) with the keys of batch.collate and num_items_in_batch",
@@ -24,7 +29,8 @@ TRL_CONTRACT = (
     "GRPOTrainer.current_gradient_accumulation_steps divides every loss",
     "GRPOTrainer.beta weighs the KL to ref_per_token_logps",
     "GRPOTrainer._metrics['train'] receives the share of clipped tokens",
-    "trl.trainer.utils.add_fused_lm_head makes a model answer that call, by trl.kernels.ChunkedLogProbFunction",
+    "trl.trainer.utils.add_fused_lm_head makes a model answer that call, by trl.kernels.ChunkedLogProbFunction; "
+    "chunked_logprob._TRITON_AVAILABLE there decides at each call whether Triton compiles it",
 )
 """What the learner relies on beyond TRL's documented interface."""
 DOCUMENTED = {"accelerator", "create_optimizer"}
@@ -141,3 +147,33 @@ def test_measurements_do_not_pile_up():
     for _ in range(3):
         learner.update(Batch(tuple(random_rows(8))))
     assert all(len(values) <= 1 for values in learner._trainer._metrics["train"].values())
+
+
+def test_trl_reads_whether_triton_is_there_when_its_kernel_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a machine without a C compiler can be told to do without, after the import."""
+    monkeypatch.setattr(chunked_logprob, "_TRITON_AVAILABLE", True)
+    assert chunked_logprob._use_triton(torch.device("cuda"))
+    monkeypatch.setattr(chunked_logprob, "_TRITON_AVAILABLE", False)
+    assert not chunked_logprob._use_triton(torch.device("cuda"))
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_kernels_need_a_compiler_and_the_headers_of_python(
+    found: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CC", sys.executable if found else "no-such-compiler")
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
+    assert not compiles_kernels()
+    (tmp_path / "Python.h").touch()
+    assert compiles_kernels() is found
+
+
+def test_the_fused_head_is_proven_forward_and_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    prove_head(torch.device("cpu"), torch.float32)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("Failed to find C compiler\nand more")
+
+    monkeypatch.setattr("trl.kernels.ChunkedLogProbFunction.apply", fail)
+    with pytest.raises(ModelError, match="kernels of learning do not run: Failed to find C compiler"):
+        prove_head(torch.device("cpu"), torch.float32)

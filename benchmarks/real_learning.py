@@ -1,0 +1,216 @@
+"""What is a judge worth to a real policy, above its controls? The same attempts at MBPP, by the rewards of six arms.
+
+Each run of an arm is a `codezero run profile=laptop` of --iterations times 4 problems with 8 attempts, on the same
+problems in the same order. `coin`: a reward of 0 or 1 that knows nothing, as often 1 as the judge believes. `form`:
+half for ending by itself, half for a block that parses. `ssd`: supervised on the own attempts, right or wrong (arXiv
+2604.01193), at temperature 1. `likelihood`: the judge without its probe. `judge`: with it. `execution`.
+The exam is greedy on the first 256 problems of MBPP's test split, and four attempts at each of the first 150 at
+temperature 1, in pairs with the policy that began. Nothing of an exam is learned from.
+
+Runs are kept in --into, a line for each, and the same command goes on with what is missing, in the middle of a run
+too. Prints JSON: every run, and by arm the gain in points of both exams, the mean over seeds.
+
+    codezero bench real_learning --solver DIR --judge DIR --problems mbpp.jsonl --into /tmp/real --picture docs/real.svg
+"""
+
+import argparse
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parent))  # `codezero bench` runs this file by its path
+
+import picture
+
+from codezero.code.answer import read_answer
+from codezero.types import ScoredGroup
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from codezero.solver.loss import LossInputs
+
+HERE = Path(__file__).resolve()
+RATE = 0.35
+"""Of the coin's heads; about what the judge believes at the start."""
+EXECUTED = ("reward.mode=rlvr", "evaluator.model=off")
+JUDGED = ("evaluator.model={judge}", "evaluator.canaries_from={canaries}")
+ARMS = {
+    "coin": (*EXECUTED, f"reward.function={HERE}:coin"),
+    "form": (*EXECUTED, f"reward.function={HERE}:form"),
+    "ssd": (
+        *EXECUTED,
+        f"reward.function={HERE}:any_spread",
+        "solver.loss=custom",
+        f"solver.loss_function={HERE}:likelier",
+    ),
+    "likelihood": (*JUDGED, "evaluator.probe=none"),
+    "judge": JUDGED,
+    "execution": EXECUTED,
+}
+CONTROLS = ("coin", "form", "ssd")
+TRAINING, CALIBRATION = range(601, 975), range(511, 601)
+"""MBPP's task_id, as its authors split it; the test split is 11 to 510."""
+COMMON = (
+    "profile=laptop", "data.sources=[{training}]", "model.solver={solver}", "solver.problems_per_iteration=4",
+    "solver.refill=1", "evals.every=0", "login.page=off", "run.directory={into}/runs", "run.logs={into}/logs",
+    "swarm.identity={into}/swarm.pem",
+)  # fmt: skip
+EXAMS = {"greedy": (256, 1, 0.0), "sampled": (150, 4, 1.0)}
+"""Problems, attempts at each, temperature."""
+
+
+def coin(scored: ScoredGroup) -> list[float | None]:
+    """The same for the same attempt of the same iteration, so that a run that is resumed is the same run."""
+    group = scored.group
+    noise = Random(f"{group.problem.id} {group.round} {group.policy_step}")
+    return [float(noise.random() < RATE) for _ in scored.verdicts]
+
+
+def form(scored: ScoredGroup) -> list[float | None]:
+    return [
+        0.5 * done.finished + 0.5 * parses(read_answer(done.text, scored.group.problem.entry_point, "only").code)
+        for done in scored.group.completions
+    ]
+
+
+def parses(code: str | None) -> bool:
+    try:
+        return code is not None and bool(ast.parse(code).body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
+def any_spread(scored: ScoredGroup) -> list[float | None]:
+    """Numbers that differ, so that every attempt is a row of the loss, which looks at none of them."""
+    count = len(scored.verdicts)
+    return [(i + 0.5) / count for i in range(count)]
+
+
+def likelier(inputs: "LossInputs") -> "Tensor":
+    """The mean over tokens of the own attempts' negative log-likelihood."""
+    return -(inputs.logprobs * inputs.mask).sum() / inputs.mask.sum()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one line instead of many")
+    parser.add_argument(
+        "--into", type=Path, default=Path("runs/bench-real-learning"), help="keep the runs in this folder"
+    )
+    picture.add_options(parser)
+    parser.add_argument("--solver", metavar="DIR", help="the policy that learns")
+    parser.add_argument("--judge", metavar="DIR", help="of the arms `likelihood` and `judge`")
+    parser.add_argument("--problems", type=Path, metavar="FILE", help="mbpp.jsonl, as its authors wrote it")
+    parser.add_argument("--arms", nargs="*", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--iterations", type=int, default=10, help="of 32 attempts")
+    parser.add_argument("--report", action="store_true", help="run nothing; tell what is there")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of every run")
+    options = parser.parse_args(argv)
+    if picture.drawn(options, draw):
+        return 0
+    if not options.report and not (options.solver and options.judge and options.problems):
+        parser.error("--solver, --judge and --problems name what is measured")
+    into = options.into.resolve()
+    into.mkdir(parents=True, exist_ok=True)
+    kept = into / "arms.jsonl"
+    done = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    for seed in range(options.seeds if not options.report else 0):
+        for arm in options.arms:
+            if any((row["arm"], row["seed"], row["iterations"]) == (arm, seed, options.iterations) for row in done):
+                continue
+            row = play(arm, seed, options, into)
+            done.append(row)
+            with kept.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+    report = {"runs": done, "arms": {arm: summary(done, arm) for arm in ARMS if any(r["arm"] == arm for r in done)}}
+    if options.picture:
+        draw(report, options.picture)
+    print(json.dumps(report, indent=None if options.json else 1))
+    return 0
+
+
+def play(arm: str, seed: int, options: argparse.Namespace, into: Path) -> dict[str, Any]:
+    rows = [json.loads(line) for line in options.problems.read_text().splitlines()]
+    names = {
+        "solver": str(Path(options.solver).resolve()),
+        "judge": str(Path(options.judge).resolve()),
+        "into": str(into),
+    }
+    for name, split in (("training", TRAINING), ("canaries", CALIBRATION)):
+        names[name] = str(into / f"{name}.jsonl")
+        Path(names[name]).write_text("".join(json.dumps(row) + "\n" for row in rows if row["task_id"] in split))
+    run = f"{arm}-{seed}-{options.iterations}"
+    settings = [word.format(**names) for word in (*COMMON, *ARMS[arm])]
+    settings += [f"seed={seed}", f"run.name={run}", f"run.max_iterations={options.iterations}", *options.overrides]
+    print(f"{run}: learning", file=sys.stderr, flush=True)
+    command([], ["run", *settings], into)
+    lines = [json.loads(line) for line in (into / "runs" / run / "metrics.jsonl").read_text().splitlines()]
+    exams: dict[str, Any] = {}
+    for exam, (limit, samples, temperature) in EXAMS.items():
+        print(f"{run}: {exam} exam", file=sys.stderr, flush=True)
+        asked = ["--limit", str(limit), "--samples", str(samples), "--into", str(into / "evals"), "--json"]
+        asked += ["--file", str(options.problems.resolve()), "--compare", names["solver"], str(into / "runs" / run)]
+        words = ["profile=laptop", f"evals.temperature={temperature}", f"model.solver={names['solver']}"]
+        found = json.loads(command(asked, ["eval", "mbpp", *words], into))
+        exams[exam] = {
+            "start": shortly(found["a"]), "end": shortly(found["b"]), "gain": found["difference"],
+        }  # fmt: skip
+        policy = found["a"]["model"]
+    curve = [{name: row.get(name) for name in WATCHED} for row in lines if row.get("iteration")]
+    attempts = sum(row.get("attempts/count") or 0 for row in lines)
+    return {"arm": arm, "seed": seed, "iterations": options.iterations, "attempts": attempts, "policy": policy,
+            "exams": exams, "curve": curve}  # fmt: skip
+
+
+WATCHED = ("iteration", "reward/mean", "train/entropy", "attempts/cut_off_share", "seconds")
+
+
+def shortly(result: dict[str, Any]) -> dict[str, Any]:
+    figures = {each["name"]: [each["value"], each["low"], each["high"]] for each in result["figures"]}
+    return figures | {"truncated_share": result["truncated_share"], "undecided_share": result["undecided_share"]}
+
+
+def command(options: list[str], words: list[str], into: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "codezero", words[0], *options, *words[1:]], cwd=into, stdout=subprocess.PIPE, text=True
+    )
+    if done.returncode:
+        raise SystemExit(f"codezero {words[0]} failed with {done.returncode}: {done.stdout[-2000:]}")
+    return done.stdout
+
+
+def summary(rows: Sequence[dict[str, Any]], arm: str) -> dict[str, Any]:
+    """The gains of an arm in points: each seed's with its interval, and their mean."""
+    found: dict[str, Any] = {}
+    for exam in EXAMS:
+        gains = [row["exams"][exam]["gain"] for row in rows if row["arm"] == arm]
+        points = [[round(100 * gain[key], 1) for key in ("difference", "low", "high")] for gain in gains]
+        found[exam] = {"points": round(fmean(each[0] for each in points), 1), "seeds": points}
+    return found
+
+
+def draw(report: dict[str, Any], path: Path) -> None:
+    """A bar for each seed: the gain with its interval; controls above, judges below, execution last."""
+    figure, [axes] = picture.panels(1, len(EXAMS), sharey=True)
+    arms = [arm for arm in ARMS if arm in report["arms"]]
+    for panel, exam in zip(axes, EXAMS, strict=True):
+        for at, arm in enumerate(arms):
+            for seed, (gain, low, high) in enumerate(report["arms"][arm][exam]["seeds"]):
+                place = -at - 0.2 * seed
+                panel.plot([low, high], [place, place], color=picture.colour(arm, list(ARMS)), linewidth=2)
+                panel.plot([gain], [place], "o", color=picture.colour(arm, list(ARMS)))
+        panel.axvline(0, color=picture.INK, linewidth=1)
+        panel.set(xlabel=f"points gained, {exam} exam", yticks=[-at for at in range(len(arms))], yticklabels=arms)
+    picture.save(figure, path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
