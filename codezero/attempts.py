@@ -2,7 +2,8 @@
 
 Ahead, servers go on sampling while the learner takes its step. As many groups wait or are under way as keep the servers
 busy through an update, and never more than `max_staleness` updates can use (Fu et al. 2025, "AReaL", equation 3).
-Judging stays in the node's own thread.
+Without servers a thread samples the next batch meanwhile, from the policy before the step. Judging stays in the node's
+own thread.
 """
 
 import dataclasses
@@ -12,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,7 @@ from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup, mean
 if TYPE_CHECKING:
     from codezero.evaluator.base import Evaluator
     from codezero.models.generation import Sampler
+    from codezero.models.trailing import TrailingSampler
     from codezero.problems.stream import MixedStream
     from codezero.solver.solver import GrpoSolver
     from codezero.solver.updater import Learner
@@ -73,12 +76,14 @@ def build_attempts(
     stack: ExitStack,
 ) -> Attempts:
     """Attempts ahead of the update that they serve where the settings ask for it, else in step with it."""
+    from codezero.models.trailing import TrailingSampler
     from codezero.rollout.client import RolloutServers
 
     servers: Callable[[], Metrics] = sampler.backend.metrics if isinstance(sampler.backend, RolloutServers) else dict
     if not config.rollout.in_flight:
         return InStep(problems, solver, evaluator, servers)
-    ahead = Ahead(config, problems, solver, evaluator, lambda: learner.updates, servers)
+    trailing = solver.sampler if isinstance(solver.sampler, TrailingSampler) else None
+    ahead = Ahead(config, problems, solver, evaluator, lambda: learner.updates, servers, trailing)
     stack.callback(ahead.close)
     return ahead
 
@@ -126,15 +131,17 @@ class Ahead(StateFile[_Held], Attempts, file="harvest.json", schema=_Held, optio
         evaluator: "Evaluator",
         version: Callable[[], int],
         servers: Callable[[], Metrics],
+        trailing: "TrailingSampler | None" = None,
     ) -> None:
-        """version: of the policy, now."""
+        """version: of the policy, now. trailing: the solver's sampler, where there are no servers."""
         super().__init__(problems, solver, evaluator, servers)
-        groups = max(1, config.rollout.in_flight // config.solver.group_size)
         batch = config.solver.problems_per_iteration
+        groups = 0 if trailing else max(1, config.rollout.in_flight // config.solver.group_size)
+        self._trailing = trailing
         self._version, self._max_staleness, self.nested = version, config.rollout.max_staleness, (problems,)
         self._most = min(batch + groups, batch * (self._max_staleness + 1))
-        self._pool = ThreadPoolExecutor(groups, thread_name_prefix="rollout")
-        self._under_way: dict[Future[list[RolloutGroup]], Problem] = {}
+        self._pool = ThreadPoolExecutor(groups or 1, thread_name_prefix="rollout")
+        self._under_way: dict[Future[list[RolloutGroup]], list[Problem]] = {}
         self._drawn: list[RolloutGroup] = []
         self._again: list[Problem] = []
         self._expired = self._failed = self._tokens = 0
@@ -155,7 +162,7 @@ class Ahead(StateFile[_Held], Attempts, file="harvest.json", schema=_Held, optio
                 judged = self.evaluator.score([dataclasses.replace(group, round=round_number) for group in groups])
                 scored += judged
                 yield judged
-            elif not self._under_way:
+            if self._trailing or not (groups or self._under_way):  # the next batch is for the next iteration
                 return
 
     def metrics(self) -> Metrics:
@@ -172,7 +179,7 @@ class Ahead(StateFile[_Held], Attempts, file="harvest.json", schema=_Held, optio
         }
 
     def state(self) -> _Held:
-        return _Held(self._drawn, [*self._again, *self._under_way.values()])
+        return _Held(self._drawn, [*self._again, *chain.from_iterable(self._under_way.values())])
 
     def restore(self, state: _Held) -> None:
         for future in self._under_way:
@@ -184,12 +191,16 @@ class Ahead(StateFile[_Held], Attempts, file="harvest.json", schema=_Held, optio
         self._pool.shutdown(cancel_futures=True)
 
     def _begin(self, proposals: Sequence[Problem], round_number: int) -> None:
-        """Draw as many more groups as may wait."""
+        """Draw as many more groups as may wait; a trailing sampler a whole batch, once it has nothing to do."""
+        if self._trailing and (self._under_way or self._drawn):
+            return
         room = self._most - len(self._drawn) - len(self._under_way)
         problems, self._again = self._again[: max(0, room)], self._again[max(0, room) :]
         problems += self.problems.next_batch(proposals, room - len(problems)) if room > len(problems) else []
-        for problem in problems:
-            self._under_way[self._pool.submit(self.solver.rollout, [problem], round_number)] = problem
+        if self._trailing:
+            self._trailing.catch_up(self._version())
+        for some in filter(None, [problems] if self._trailing else [[problem] for problem in problems]):
+            self._under_way[self._pool.submit(self.solver.rollout, some, round_number)] = some
 
     def _oldest(self, count: int) -> list[RolloutGroup]:
         """Up to `count` groups, as soon as there are any; empty where all expired. Raises RolloutError."""

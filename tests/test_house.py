@@ -226,9 +226,9 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 
 BUDGETS = {
-    "files": 221,
-    "lines": 41_264,
-    "lines of code": 29_861,
+    "files": 222,
+    "lines": 41_367,
+    "lines of code": 29_940,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

@@ -213,7 +213,8 @@ class RolloutConfig:
     """Card of each server; empty: the first visible ones. Without a card the servers share the CPU."""
 
     in_flight: Annotated[int, Interval(ge=0, le=4096)] = 0
-    """Attempts under way while the trainer learns; 0: an iteration samples first and learns then."""
+    """Attempts under way while the trainer learns; 0: an iteration samples first and learns then. Without servers any
+    other number: the next iteration's, from the policy before the step."""
     max_staleness: Annotated[int, Interval(ge=0, le=1000)] = 4
     """With `in_flight`: versions of the policy between an attempt's first token and its use; older ones are dropped."""
 
@@ -347,9 +348,9 @@ def _of_training(config: NodeConfig) -> Iterator[str]:
         yield "solver.optimizer=adamw_8bit with trainer.ranks: it cannot be sharded; set solver.optimizer=adamw"
     if model.quantize == "nf4" and rollout.has_servers:
         yield "model.quantize=nf4 with rollout servers: they read plain weights; drop one of the two"
+    if rollout.in_flight and not rollout.has_servers and not rollout.max_staleness:
+        yield "rollout.max_staleness=0: attempts in flight without servers are one version old; set it to 1"
     for name, temperature in (("solver", config.solver.temperature), ("evals", config.evals.temperature)):
         if rollout.has_servers and rollout.engine == "vllm" and 0 < temperature < COLDEST:
             what = f"{name}.temperature={temperature:g} is below {COLDEST}, where vLLM does not go"
             yield f"{what}; raise it, or set rollout.engine=little"
-    if rollout.in_flight and not rollout.has_servers:
-        yield "rollout.in_flight needs servers that decode while the trainer learns; set rollout.start=1, or drop it"

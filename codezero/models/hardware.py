@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 AUTO = "auto"
 LARGE_PARAMETERS = 200_000_000  # from here on memory is dearer than computing activations twice
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+SPARE = "CODEZERO_SPARE_CARDS"  # those that were visible too, for rollout servers
 # one of these is there where torch might find a card; else nobody is asked, which would take seconds
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 COUNT = "import torch; print(torch.cuda.device_count())"

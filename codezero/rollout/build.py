@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from codezero.config import NodeConfig
-from codezero.models.hardware import VISIBLE, assign_cards, find_cards, source_of, threads_of
+from codezero.errors import ConfigError
+from codezero.models.hardware import SPARE, VISIBLE, assign_cards, find_cards, source_of, threads_of, weigh
 from codezero.system.child import python
 from codezero.weights import SOURCE, TOKEN
 
@@ -23,7 +24,10 @@ logger = logging.getLogger(__name__)
 
 PATIENCE = {"little": 120.0, "vllm": 1200.0}  # seconds in which a server that died is up again
 MAX_REQUESTS = 48  # attempts that a server decodes at once: of Qwen3-8B at 7,000 tokens each they fit a card of 80 GB
-MEMORY_SHARE = 0.8  # of a card's memory, that vLLM takes; both as in AstraFlow's recipes
+MEMORY_SHARE = 0.8  # of a card's memory, that vLLM takes at most; both as in AstraFlow's recipes
+MOST_TOKENS = 7_000 * MAX_REQUESTS  # of all attempts at once: shorter ones are more
+MOST_REQUESTS = 256
+LEAST_SHARE = 0.2  # with less vLLM has no room for keys and values of a model worth a server
 
 
 def build_servers(
@@ -49,14 +53,14 @@ def build_servers(
         stack.enter_context(serving(app, config.weights.listen, "weights.listen", token))
     for line in host_commands(config):
         logger.warning("there, unless it runs already: %s", line)
-    local = start_servers(config, os.fspath(versions.absolute()), say, stack)
+    local = start_servers(config, os.fspath(versions.absolute()), say, stack, beside=True)
     client = RolloutServers(
         servers=[*local, *(RolloutServer(address.rstrip("/"), token) for address in config.rollout.servers)],
         vocabulary=policy.model.get_input_embeddings().num_embeddings,  # pyright: ignore
         stop_ids=policy.stop_ids,
         # a little server bars them as it loads the tokenizer
         bias=dict.fromkeys(policy.barred_ids, BARRED) or None if config.rollout.engine == "vllm" else None,
-        max_requests=MAX_REQUESTS,
+        max_requests=requests_at_once(config),
         patience=PATIENCE[config.rollout.engine],
     )
     stack.callback(client.close)
@@ -74,13 +78,19 @@ def host_commands(config: NodeConfig) -> list[str]:
 
 
 def start_servers(
-    config: NodeConfig, weights: str, say: Callable[[str], None], stack: ExitStack
+    config: NodeConfig, weights: str, say: Callable[[str], None], stack: ExitStack, *, beside: bool = False
 ) -> "list[RolloutServer]":
-    """`rollout.start` processes on this machine, once they answer. weights: folder or address of the versions."""
+    """`rollout.start` processes on this machine, once they answer.
+
+    weights: folder or address of the versions. beside: a node that learns may have the same card.
+    """
     from codezero.rollout.client import ServerProcess, wait_until_up
 
     rollout, logs = config.rollout, Path(config.run.logs)
-    cards = assign_cards(rollout.cards or find_cards(config.model.device), rollout.start)
+    spare = [card for card in os.environ.get(SPARE, "").split(",") if card]
+    cards = assign_cards(rollout.cards or spare or find_cards(config.model.device), rollout.start)
+    vllm_beside = beside and any(cards) and rollout.engine == "vllm" and not (rollout.cards or spare)
+    share = share_beside(config) if vllm_beside else MEMORY_SHARE
     logs.mkdir(parents=True, exist_ok=True)
     own = {SOURCE: weights, "VLLM_SERVER_DEV_MODE": "1"}
     usual = {"OMP_NUM_THREADS": str(threads_of(rollout.start or 1)), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
@@ -88,29 +98,46 @@ def start_servers(
     processes: list[ServerProcess] = []
     for number, card in enumerate(cards):
         env = {**usual, **os.environ, **own} | ({VISIBLE: card} if card else {})
-        command = partial(server_command, config, weights, "bfloat16" if card else "float32")
+        command = partial(server_command, config, weights, card, share / cards.count(card))
         processes.append(ServerProcess(command, env, logs / f"rollout-{number}.log"))
         stack.callback(processes[-1].close)
     wait_until_up(processes, say)
     return [process.server for process in processes]
 
 
-def server_command(config: NodeConfig, weights: str, dtype: str, port: int) -> list[str]:
-    """dtype: vLLM's, where the settings leave it open."""
+def requests_at_once(config: NodeConfig) -> int:
+    """Attempts that a server decodes together: as many as their tokens allow."""
+    longest = config.solver.max_prompt_tokens + config.solver.max_new_tokens
+    return max(MAX_REQUESTS, min(MOST_REQUESTS, MOST_TOKENS // longest))
+
+
+def share_beside(config: NodeConfig) -> float:
+    """The share of a card's memory that the node on it leaves. Raises ConfigError where that is next to nothing."""
+    need, has, _ = weigh(config)
+    share = min(MEMORY_SHARE, (has.free - (need.total if need else 0)) / has.total)
+    if share < LEAST_SHARE:
+        left = f"rollout.engine=vllm: beside learner and judge {max(0, share):.0%} of the card are left"
+        raise ConfigError(f"{left}; set rollout.start=0, or rollout.cards to another one")
+    return share
+
+
+def server_command(config: NodeConfig, weights: str, card: str, share: float, port: int) -> list[str]:
+    """card: empty where it decodes on the CPU. share: of its memory, that vLLM may take."""
     import msgspec
 
     rollout, solver, model = config.rollout, config.solver, config.model
     context = solver.max_prompt_tokens + solver.max_new_tokens
     place = source_of(model.solver, "solver")
     if rollout.engine == "little":
-        rows = max(MAX_REQUESTS, solver.group_size, config.evals.samples)
+        rows = max(requests_at_once(config), solver.group_size, config.evals.samples)
         settings = {"model": place, "weights": weights, "device": model.device, "precision": model.precision}
         settings |= {"port": port, "context": context, "rows": rows}
         return python("-m", "codezero.rollout.little", msgspec.json.encode(settings).decode())
-    dtype = dtype if model.precision == "auto" else model.precision
+    dtype = model.precision if model.precision != "auto" else "bfloat16" if card else "float32"
     flags = f"--host 127.0.0.1 --port {port} --dtype {dtype} --max-model-len {context}"
-    flags += f" --max-num-seqs {MAX_REQUESTS} --gpu-memory-utilization {MEMORY_SHARE}"
-    flags += " --served-model-name policy --load-format safetensors --generation-config vllm --enforce-eager"
+    flags += f" --max-num-seqs {requests_at_once(config)} --gpu-memory-utilization {share:.2f}"
+    flags += " --served-model-name policy --load-format safetensors --generation-config vllm"
+    flags += "" if card else " --enforce-eager"  # graphs are a card's
     flags += " --skip-tokenizer-init --enable-scale-out --no-enable-prefix-caching --logprobs-mode processed_logprobs"
     entry = "vllm.entrypoints.openai.api_server"  # `vllm serve` asks for a distribution of another name on a CPU
     transfer = ["--weight-transfer-config", '{"backend": "codezero"}']

@@ -13,7 +13,7 @@ from codezero.config import NodeConfig
 from codezero.environment import Environment
 from codezero.errors import ConfigError
 from codezero.models.build import Say, load
-from codezero.models.hardware import VISIBLE, find_cards, freest_card, is_embedded, recomputes, threads_of
+from codezero.models.hardware import SPARE, VISIBLE, find_cards, freest_card, is_embedded, recomputes, threads_of
 from codezero.rollout.build import build_servers
 from codezero.types import RolloutGroup
 
@@ -61,6 +61,7 @@ def deal_cards(config: NodeConfig) -> list[dict[str, str]]:
     if not size:
         if len(visible) > 1:
             os.environ[VISIBLE] = freest = freest_card(visible)
+            os.environ[SPARE] = ",".join(card for card in visible if card != freest)
             print(f"codezero: card {freest} of {len(visible)}, the freest; trainer.ranks uses several", flush=True)
         return []
     cards = (config.trainer.cards or visible)[-size:]
@@ -90,18 +91,20 @@ def build_solver(
     begin: Callable[[RolloutGroup], object] | None = None,
 ) -> "GrpoSolver":
     """begin: see `Evaluator.begin`."""
+    from codezero.models.trailing import TrailingSampler
     from codezero.solver.solver import GrpoSolver
 
+    ahead = config.rollout.in_flight > 0  # whose attempts are judged when their time has come
     return GrpoSolver(
         config.solver,
-        sampler=sampler,
+        sampler=TrailingSampler(learner.policy) if ahead and not config.rollout.has_servers else sampler,
         learner=learner,
         prompt=environment.prompt,
         peer_id=peer_id,
         seed=config.seed,
         external=config.external,
-        engine=config.trainer.ranks > 0 or config.rollout.has_servers,
-        begin=begin,
+        engine=config.trainer.ranks > 0 or config.rollout.has_servers or ahead,
+        begin=None if ahead else begin,
     )
 
 

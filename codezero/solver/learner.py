@@ -237,6 +237,8 @@ class TrlLearner:
             for group in self._optimizer.param_groups:
                 group["lr"] = learning_rate(self.config, self.steps)
             self._optimizer.step()
+            # a fused step does not, and copies that are sampled from follow the versions
+            torch.autograd.graph.increment_version([*self._model.parameters()])
         self._optimizer.zero_grad()
         return (loss, norm, clipped / sum(len(row.completion_ids) for row in rows)) if finite else None
 

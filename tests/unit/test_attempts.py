@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -96,6 +97,22 @@ def test_a_batch_is_handed_out_and_others_are_drawn_meanwhile() -> None:
         assert harvest.metrics()["rollout/groups_ahead"] == 4
 
 
+def test_without_servers_the_next_batch_is_drawn_while_this_one_teaches(tmp_path: Path) -> None:
+    policy, caught = Policy(), list[int]()
+    trailing: Any = SimpleNamespace(catch_up=caught.append)
+    config = NodeConfig(solver=SolverConfig(group_size=GROUP, problems_per_iteration=BATCH))
+    harvest = Ahead(config, Stream(), policy, policy, lambda: policy.version, dict, trailing)  # pyright: ignore
+    for step in range(3):
+        assert len(take(harvest)) == BATCH and caught == [0, *range(step + 1)]
+        until(lambda: len(policy.begun) == BATCH * (step + 2))  # noqa: B023 - it is called at once
+        policy.version += 1
+    assert harvest.metrics()["rollout/staleness"] == pytest.approx(2 / 3)  # only the first batch is not one behind
+    harvest.save(tmp_path)
+    harvest.load(tmp_path)
+    assert [each.id for each in harvest._again] == [each.id for each in policy.begun[-BATCH:]]
+    harvest.close()
+
+
 def test_the_oldest_version_comes_first() -> None:
     with ahead(policy := Policy()) as harvest:
         take(harvest)
@@ -174,7 +191,10 @@ def test_what_waits_survives_a_restart_and_what_was_under_way_is_drawn_again(tmp
         policy.may_draw = threading.Semaphore(0)
         take(harvest)
         harvest.save(tmp_path)
-        waiting = {*(group.problem.id for group in harvest._drawn), *(each.id for each in harvest._under_way.values())}
+        waiting = {
+            *(group.problem.id for group in harvest._drawn),
+            *(each.id for some in harvest._under_way.values() for each in some),
+        }
     with ahead(Policy(), other := Stream(), in_flight=8) as harvest:
         harvest.load(tmp_path)
         assert other.given == stream.given

@@ -30,6 +30,7 @@ from safetensors.torch import load_file
 from codezero.config import NodeConfig, SolverConfig, TrainerConfig
 from codezero.config.learning import ModelConfig
 from codezero.errors import CheckpointError, ConfigError, RankError, RankMemoryError, RolloutError
+from codezero.models.hardware import SPARE
 from codezero.models.load import LoadedModel
 from codezero.settings import compose
 from codezero.solver import build, remote
@@ -305,9 +306,10 @@ def test_without_ranks_the_freest_of_several_cards_is_taken_and_named(
     monkeypatch.setattr(build, "find_cards", lambda _: ["4", "5"])
     monkeypatch.setattr(build, "freest_card", lambda cards: cards[-1])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
+    monkeypatch.setenv(SPARE, "")
     assert deal_cards(NodeConfig()) == [] and os.environ["CUDA_VISIBLE_DEVICES"] == "4,5"  # embedded models need none
     assert deal_cards(NodeConfig(model=ModelConfig(solver="Qwen/Qwen2.5-Coder-0.5B-Instruct"))) == []
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == "5"
+    assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ[SPARE]) == ("5", "4")
     assert capsys.readouterr().out.startswith("codezero: card 5 of 2, the freest")
 
 
@@ -323,7 +325,7 @@ def test_more_ranks_than_cards_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
     [
         (["trainer.ranks=2", "model.train=lora"], "the ranks shard all weights"),
         (["trainer.ranks=2", "solver.optimizer=adamw_8bit"], "cannot be sharded"),
-        (["rollout.in_flight=8", "trainer.ranks=1"], "needs servers"),
+        (["rollout.in_flight=8", "rollout.max_staleness=0"], "one version old; set it to 1"),
         (["rollout.servers=[ftp://x]"], r"rollout\.servers has ftp://x, which is no address"),
     ],
 )
