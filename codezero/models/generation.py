@@ -391,7 +391,7 @@ class OwnLoop:
 
 
 def _count(flags: Bool[Tensor, " rows"]) -> int:
-    """How many are set; on a CPU without a kernel."""
+    """Count those that are set; on a CPU without a kernel."""
     return int(np.count_nonzero(flags.numpy()) if flags.device.type == "cpu" else flags.sum())
 
 

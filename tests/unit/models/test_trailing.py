@@ -58,7 +58,7 @@ def test_it_samples_as_before_an_update_until_it_catches_up(make: Callable[[Path
 def test_what_is_frozen_is_there_once(tmp_path: Path) -> None:
     policy = adapted(tmp_path)
     trailing = TrailingSampler(policy)
-    models = policy.model, trailing._sampler.loaded.model
+    models = policy.model, trailing.loaded.model
     own, theirs = ({id(each) for each in model.parameters()} for model in models)
     shared = own & theirs
     assert len(shared) == sum(not each.requires_grad for each in policy.model.parameters()) > 0
