@@ -1,4 +1,4 @@
-"""G4 and G6: do sampler and learner agree, what happens when memory runs out, what does half precision do to steps?
+"""G4 and G6: do sampler and learner agree, and what happens when memory runs out?
 
 Gaps are of one token, learner less sampler, in nats: their mean and largest size, and an estimate of the divergence of
 the sampler from the learner, the mean of exp(gap) - 1 - gap (Schulman 2020), which cannot be negative.
@@ -10,12 +10,10 @@ from pathlib import Path
 
 import torch
 
-from card_parts.memory import timed
 from card_parts.workload import Bench, Report, batch, free, peak, prompts, sharpened
 from codezero.config import SolverConfig
 from codezero.models.device import keep_to_share
 from codezero.models.generation import Drawn, OwnLoop
-from codezero.models.load import LoadedModel
 from codezero.solver.learner import TrlLearner
 
 NEEDS_CARD = {"skipped": "only a card's allocator can be held to a bound"}
@@ -118,36 +116,3 @@ def one_of_two(name: str, folder: str) -> None:
         print(f"kept to its share: {100 * torch.cuda.max_memory_allocated() / total:.1f} % of the card at most")
     else:
         print("took more than its share")
-
-
-def precision(bench: Bench, name: str) -> Report:
-    """One update in each format from the same weights, and how many weights a step of 1e-6 moves in each."""
-    config = SolverConfig(minibatches=1, micro_batch_rows=4, max_new_tokens=bench.tokens(384), learning_rate=1e-6)
-    given = batch(bench.shape(name), 8, bench.tokens(1024), bench.tokens(384))
-    report: Report = {}
-    for dtype in (torch.bfloat16, torch.float32):
-        free()
-        policy = bench.load(name, dtype=dtype)
-        learner = TrlLearner(policy, config)
-        before = watched(policy)
-        seconds = timed(bench, lambda learner=learner: learner.update(given))
-        done = learner.update(given)
-        after = watched(policy)
-        report[str(dtype).removeprefix("torch.")] = {
-            "loss": done.loss,
-            "grad_norm": done.grad_norm,
-            "first_update_seconds": seconds,
-            "moved_in_float32": share_moved(before, after),
-            "moved_if_kept_in_bfloat16": share_moved(before.bfloat16(), after.bfloat16()),
-        }
-    return report
-
-
-def watched(policy: LoadedModel) -> torch.Tensor:
-    """A layer in the middle."""
-    layers = policy.model.model.layers
-    return layers[len(layers) // 2].mlp.down_proj.weight.detach().clone()
-
-
-def share_moved(before: torch.Tensor, after: torch.Tensor) -> float:
-    return round(float((before != after).double().mean()), 4)

@@ -38,8 +38,8 @@ TINY = {
 }
 LOGIT_SPREAD = 4.0
 """Standard deviation of a trained model's logits at one position."""
-RANK, ALPHA = 16, 32.0
-"""The settings' defaults for an adapter."""
+GROUP, RANK, ALPHA = 8, 16, 32.0
+"""The settings' defaults: attempts at a problem, and of an adapter."""
 
 
 @dataclass(frozen=True)
@@ -135,13 +135,15 @@ def prompts(shape: Shape, count: int, tokens: int, seed: int = 0) -> list[list[i
 
 
 def batch(shape: Shape, rows: int, prompt: int, completion: int) -> Batch:
-    """Rows of one prompt, all with gradient, as if sampled from an even distribution."""
-    (asked,) = prompts(shape, 1, prompt)
+    """Rows in groups of one prompt each, all with gradient, as if sampled from an even distribution."""
+    asked = prompts(shape, -(-rows // GROUP), prompt)
     written = prompts(shape, rows, completion, seed=1)
     logprobs = (-math.log(shape.vocabulary),) * completion
-    pushes = [1.0 if row % 2 else -1.0 for row in range(rows)]
     return Batch(
-        tuple(TrainingRow(tuple(asked), tuple(ids), logprobs, push) for ids, push in zip(written, pushes, strict=True))
+        tuple(
+            TrainingRow(tuple(asked[row // GROUP]), tuple(ids), logprobs, 1.0 if row % 2 else -1.0)
+            for row, ids in enumerate(written)
+        )
     )
 
 

@@ -26,7 +26,7 @@ def line(name: str, **changes: Any) -> str:
 
 
 def test_the_budgets_add_up_to_what_is_said() -> None:
-    assert sum(part.seconds for part in card.PARTS.values()) <= 60 * 35
+    assert sum(part.seconds for part in card.PARTS.values()) <= 60 * 9
 
 
 @pytest.mark.slow
@@ -41,7 +41,7 @@ def test_everything_runs_at_tiny_size_without_a_card(tmp_path: Path) -> None:
     assert not [key for key, case in cases.items() if isinstance(case, dict) and "error" in case]
     fast = ("learning", "sampling")
     speeds = [case["tokens_per_second"] for (name, _), case in cases.items() if name.startswith(fast)]
-    assert len(speeds) == 4 * 6 + 2 * 2 and min(speeds) > 0
+    assert len(speeds) == 3 * 4 + 5 and min(speeds) > 0
     assert abs(cases["mismatch 0.5b", "learner's weights"]["kl"]) < 1e-6  # float32 on both sides
     assert parts["halving 0.5b"]["result"].keys() == {"skipped"}
 
@@ -59,7 +59,7 @@ def test_a_killed_command_goes_on_where_it_was(tmp_path: Path) -> None:
     again = subprocess.run([*COMMAND, "--into", str(tmp_path), "--only", "G4"], capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     parts = [json.loads(text)["part"] for text in file.read_text().splitlines() if text.endswith("}")]
-    assert parts == ["machine", "learning qwen3-0.6b full", "mismatch 0.5b"]
+    assert parts == ["machine", "sampling 0.5b", "mismatch 0.5b"]
     assert file.read_text().startswith("\n".join(kept))
 
 
