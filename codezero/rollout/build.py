@@ -138,7 +138,7 @@ def server_command(config: NodeConfig, weights: str, card: str, share: float, po
     flags += f" --max-num-seqs {requests_at_once(config)} --gpu-memory-utilization {share:.2f}"
     flags += " --served-model-name policy --load-format safetensors --generation-config vllm"
     flags += "" if card else " --enforce-eager"  # graphs are a card's
-    flags += " --skip-tokenizer-init --enable-scale-out --no-enable-prefix-caching --logprobs-mode processed_logprobs"
+    flags += " --skip-tokenizer-init --enable-scale-out --enable-prefix-caching --logprobs-mode processed_logprobs"
     entry = "vllm.entrypoints.openai.api_server"  # `vllm serve` asks for a distribution of another name on a CPU
     transfer = ["--weight-transfer-config", '{"backend": "codezero"}']
     return python("-m", entry, "--model", place, *flags.split(), *transfer)

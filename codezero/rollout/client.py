@@ -71,6 +71,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: Literal["policy"]
     token_ids: Annotated[Tokens, Meta(min_length=1)]
     sampling_params: Sampling
+    cache_salt: Hex  # state of the weights: of no others are keys and values of a prompt used again
 
 
 def requests(prompts: int, params: Sampling) -> list[Sampling]:
@@ -235,10 +236,10 @@ class RolloutServers:
 
     async def _group(self, prompt: Sequence[int], params: Sampling) -> list[Drawn]:
         """Draw with whichever server is fit and has room, at the TRIES-th time at the latest. Raises RolloutError."""
-        body, count, most = GenerateRequest("policy", list(prompt), params), params.n, params.max_tokens
+        count, most = params.n, params.max_tokens
         tries, deadline = 0, time.monotonic() + self.patience
         while tries < TRIES:
-            fit = [(server, server.version.number) for server in self.servers if server.version is not None]
+            fit = [(server, server.version) for server in self.servers if server.version is not None]
             free = [each for each in fit if each[0].active + count <= self.max_requests or not each[0].active]
             deadline = time.monotonic() + self.patience if fit else deadline
             if time.monotonic() > deadline:
@@ -246,14 +247,15 @@ class RolloutServers:
             if not free:
                 await asyncio.sleep(POLL_SECONDS)
                 continue
-            server, number = min(free, key=lambda each: each[0].active)
+            server, version = min(free, key=lambda each: each[0].active)
+            body = GenerateRequest("policy", list(prompt), params, version.state)
             tries, losses = tries + 1, server.losses
             server.active += count
             try:
                 async with asyncio.timeout(FIRST_SECONDS + server.active * most / LEAST_RATE):
                     limit = MAX_SMALL + TOKEN_BYTES * count * most
                     answer = await self._post(server, "inference/v1/generate", body, limit)
-                versions = [each for each in self._pushed if each >= number]
+                versions = [each for each in self._pushed if each >= version.number]
                 drawn = parse_answer(answer, params, self.vocabulary, versions)
                 if server.losses == losses:
                     server.pause.succeeded()

@@ -185,7 +185,7 @@ def test_a_broken_delta_changes_nothing_and_an_anchor_heals(parts: Parts, client
     wait_for_fit(client, 2)
     address, before = servers[0].address, str(policy.number)
     params = {"n": 1, "max_tokens": 5, "temperature": 1.0, "seed": 1, "stop_token_ids": [0], "logprobs": 0}
-    request = {"model": "policy", "token_ids": PROMPTS[0], "sampling_params": params}
+    request = {"model": "policy", "token_ids": PROMPTS[0], "sampling_params": params, "cache_salt": "0" * 64}
     drawn = ask(address, "inference/v1/generate", request)
     version = policy.publish()
     path = policy.folder / delta_file(version)

@@ -22,7 +22,9 @@ JSON = st.recursive(
     max_leaves=8,
 )
 PARAMS = requests(1, Sampling(2, 4, 1.0, 5, [0, 1]))[0]
-GOOD = {"model": "policy", "token_ids": [5, 6], "sampling_params": msgspec.to_builtins(PARAMS)}
+GOOD = {
+    "model": "policy", "token_ids": [5, 6], "sampling_params": msgspec.to_builtins(PARAMS), "cache_salt": "0" * 64,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +85,7 @@ def test_the_request_of_the_client_is_taken(generate: str) -> None:
         (["sampling_params", "logprobs"], 1),
         (["sampling_params", "top_p"], 0.9),
         (["sampling_params"], None),
+        (["cache_salt"], "x" * 64),
     ],
 )
 def test_a_request_out_of_bounds_gets_one_line(generate: str, path: list[Any], value: Any) -> None:
