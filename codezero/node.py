@@ -135,7 +135,7 @@ def run_node(
             exam=build_exam(config, exam_tasks, sampler, evaluator, stack),
         )
         checkpoints = build_checkpoints(config, folder.checkpoints, environment, learner.policy)
-        pushes = start_pushes(config, folder.path, folder.checkpoints, stack)
+        pushes = start_pushes(config, folder.path, stack)
         run = Run(config.run, monitor, checkpoints, chain.coordinator, node.saved, pushes=pushes)
         record_settings(folder.path, composed, config, overrides)
         folder.record_start()
@@ -243,7 +243,8 @@ def examine(run: Run, exam: "HeldOutExam", step: Step, *, whole: bool) -> Metric
         figures = {}
     run.monitor.busy("attempting and executing the held-out problems")
     with run.tolerate(UNEXAMINED, then="no exam this time"):
-        exam.begin(step.iteration)
+        if exam.begin(step.iteration):
+            run.examined = step.iteration
         figures = figures or exam.results(wait=whole)
     return figures
 

@@ -141,6 +141,7 @@ class Run:
         self.reason = ""  # why the run ends; empty while it goes on
         self.kept = 0  # the iteration of the newest checkpoint
         self.measured = False  # it has figures of an exam; one that begins with another run's checkpoint has none
+        self.examined: int | None = None  # the iteration whose exam was begun last, or is under way
         self.failures: defaultdict[str, Failures] = defaultdict(Failures)  # by what a failed step has for a consequence
         self._settings, self.monitor, self._checkpoints, self._coordinator = settings, monitor, checkpoints, coordinator
         self._known_round = KnownRound()
@@ -248,17 +249,25 @@ class Run:
     def show(self, step: Step, row: Metrics, judged: Sequence[ScoredGroup] = ()) -> None:
         """Write and show a row that no iteration stands behind, as of an exam before the first."""
         self._on_disk(lambda: self.monitor.observe(step.iteration, row, judged))
+        if "eval/iteration" in row:
+            self._keep_best()
 
     def save(self, step: Step) -> None:
         """Write a checkpoint, if it is due or the run ends. A row without its checkpoint is dropped by a restart."""
-        self.reason = self.reason or (ASKED if self.stop else "")
+        self.reason = self.reason or (ASKED if self.stop else self._learned_enough())
+        best = self._settings.keep == "best"
         due = self.reason or time.monotonic() - self._saved >= self._settings.checkpoint_seconds
-        if not self._useful or not due:
+        if not self._useful or not (due or (best and self.examined == step.iteration)):
             return
-        self._on_disk(lambda: self._checkpoints.save(step.iteration, self._parts))
+        self._on_disk(lambda: self._checkpoints.save(step.iteration, self._parts, self.examined if best else None))
         self.kept, self._saved = step.iteration, time.monotonic()
+        self._keep_best()
         if self._pushes is not None:
-            self._pushes.push(step.iteration, self._known_round.number)
+            self._pushes.push(self._checkpoints.best_or_latest, self._known_round.number)
+
+    def _keep_best(self) -> None:
+        if (exam := self.monitor.best) is not None and self._settings.keep == "best":
+            self._on_disk(lambda: self._checkpoints.keep_best(exam.iteration))
 
     def _restore(self) -> None:
         self.kept = self._checkpoints.restore(self._parts)
@@ -272,7 +281,17 @@ class Run:
         if limits.max_iterations and iteration >= limits.max_iterations:
             return "max_iterations reached"
         late = limits.max_minutes and time.monotonic() - self._began >= 60 * limits.max_minutes
-        return "max_minutes reached" if late else ""
+        return "max_minutes reached" if late else self._learned_enough()
+
+    def _learned_enough(self) -> str:
+        """Why no more need be learned, by the exams so far; empty: more may be."""
+        limits, best, since = self._settings, self.monitor.best, self.monitor.exams_since_best
+        if best is None:
+            return ""
+        if limits.stop_at and (best.low or 0.0) >= limits.stop_at:
+            return f"stop_at reached by the policy of iteration {best.iteration}, {best.label} {best.interval}"
+        better = f"no exam in {since} was better than that of iteration {best.iteration}, {best.label} {best.interval}"
+        return f"patience reached: {better}" if 0 < limits.patience <= since else ""
 
     def _on_disk(self, write: Callable[[], None]) -> None:
         """Write; on a full disk wait for room. Raises DiskFullError when asked to stop meanwhile."""

@@ -23,7 +23,7 @@ from codezero.errors import CheckpointError, ConfigError, translated
 from codezero.monitor.metrics_file import LABEL
 from codezero.monitor.run_state import History
 from codezero.monitor.text import clean, percent
-from codezero.solver.checkpoint import checkpoints_in, copy_newest, read_manifest
+from codezero.solver.checkpoint import checkpoints_in, copy_best, read_manifest
 from codezero.system.files import LOCAL, read_json, take_lock, write_atomic
 
 ORIGIN = "forked_from"  # in the label of a run that began with another's checkpoint
@@ -117,7 +117,8 @@ def _open_fresh(config: NodeConfig) -> tuple[RunFolder, str]:
 
 
 def _open_forked(config: NodeConfig, run: str) -> tuple[RunFolder, str]:
-    """A new run, whole or not at all, that begins with a checkpoint of `run`, a name or a folder; a line about it."""
+    """A new run, whole or not at all, that begins with a checkpoint of `run`, a name or a folder: its best, or without
+    one its newest; a line about it."""
     if not config.run.resume:
         raise ConfigError("--fork goes on from a checkpoint and run.resume=False does not; give one of them")
     base, choices = Path(config.run.directory), _choices(config)
@@ -137,7 +138,7 @@ def _open_forked(config: NodeConfig, run: str) -> tuple[RunFolder, str]:
     try:
         shutil.rmtree(folder.checkpoints, ignore_errors=True)  # of a process that was killed here
         folder.checkpoints.mkdir()
-        name = copy_newest(source / CHECKPOINTS, folder.checkpoints)
+        name = copy_best(source / CHECKPOINTS, folder.checkpoints)
         _write_label(folder.path, choices | {ORIGIN: {"run": str(source.resolve()), "checkpoint": name}})
         folder.path = folder.path.rename(path or next(_dated(base)))
     except BaseException as error:

@@ -227,8 +227,8 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 BUDGETS = {
     "files": 222,
-    "lines": 41_348,
-    "lines of code": 29_922,
+    "lines": 41_448,
+    "lines of code": 29_994,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

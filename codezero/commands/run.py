@@ -12,7 +12,8 @@ from codezero.errors import ConfigError, SwarmError
 
 FRESH = "begin anew; a run that has the name is kept whole beside it, under a dated name"
 FORK = (
-    "begin a new run with the newest checkpoint of RUN, a name below run.directory or a folder; RUN stays as it is. "
+    "begin a new run with the best checkpoint of RUN, or its newest without an exam; a name below run.directory or a "
+    "folder, which stays as it is. "
     "Without --fresh and --fork a run goes on where it stopped"
 )
 SUPERVISE = (

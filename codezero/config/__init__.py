@@ -81,6 +81,12 @@ class RunConfig:
     """Least time between checkpoints; 0: after every iteration. A crash loses at most this much."""
     keep_checkpoints: Annotated[int, Ge(1)] = 2
     """Newest checkpoints that stay."""
+    keep: Literal["best", "newest"] = "best"
+    """best: besides them the one whose exam has the best lower bound, which is saved whenever an exam begins."""
+    stop_at: Annotated[float, Interval(ge=0, le=1)] = 0.0
+    """Stop when the lower bound of the exam's average reaches this; 0: never."""
+    patience: Annotated[int, Ge(0)] = 0
+    """Stop after so many exams in a row whose lower bound is not above the best; 0: never."""
     max_failures: Annotated[int, Interval(ge=1, le=1000)] = 20
     """Iterations in a row without judging own attempts, or with role=proposer without proposing, that end the node."""
     max_deaths: Annotated[int, Interval(ge=1, le=1000)] = 15

@@ -63,10 +63,13 @@ class HeldOutExam:
         every = self.settings.every
         return every > 0 and (iteration % every == 0 or iteration in (every // 5, 2 * (every // 5)))
 
-    def begin(self, iteration: int) -> None:
-        if self._begun is None:
-            self._begun = iteration, time.monotonic()
-            self._under_way = self.pool.submit(self._execute) if self.pool else None
+    def begin(self, iteration: int) -> bool:
+        """Begin one of the policy as it is; False while another is under way."""
+        if self._begun is not None:
+            return False
+        self._begun = iteration, time.monotonic()
+        self._under_way = self.pool.submit(self._execute) if self.pool else None
+        return True
 
     def results(self, *, wait: bool) -> Metrics:
         """`eval/...` and `judge/...` of an exam that has ended, once; empty where none has.

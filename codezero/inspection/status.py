@@ -39,7 +39,7 @@ MAX_LIST = 32  # addresses and reasons
 MAX_COMPARED = 8  # runs beside each other
 SHARED = (
     *("name", "peer_id", "account", "running", "stopped", "supervisor", "began", "updated", "iteration", "round"),
-    *("level", "reward", "limit_seconds", "stand_ins", "attempts", "hindrance", "facts", "tolerated"),
+    *("level", "reward", "limit_seconds", "stand_ins", "attempts", "best", "hindrance", "facts", "tolerated"),
 )  # fields of the view under the same keys in the status
 
 
@@ -213,6 +213,7 @@ def status_lines(status: RunStatus) -> list[tuple[str, str]]:
         ("attempts", view.attempts or UNKNOWN),
         ("hindrance", view.hindrance),
         ("truth", truth),
+        ("", view.best),
         ("judge", view.judge.summary),
         ("level", _known(view.level)),
         ("peers", UNKNOWN if peers is None else f"{peers:.0f} heard lately"),

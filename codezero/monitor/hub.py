@@ -28,7 +28,7 @@ from codezero.errors import ConfigError
 from codezero.monitor.report import start_and_end
 from codezero.monitor.run_state import Fold, History
 from codezero.system.child import Child, how_it_ended, python
-from codezero.system.files import read_json, read_private, write_atomic
+from codezero.system.files import link_tree, read_json, read_private, write_atomic
 from codezero.system.signals import Backoff, end_with_parent
 
 logger = logging.getLogger(__name__)
@@ -59,16 +59,11 @@ def read_state(run: Path) -> HubState | None:
 
 
 def stage(policy: Path, staging: Path, card: str) -> None:
-    """Link or copy a policy's files into `staging`, which stay when the checkpoint goes. Raises OSError and ValueError.
+    """Put a policy's files into `staging`, where they stay when the checkpoint goes. Raises OSError and ValueError.
 
     What names a folder of this machine as an adapter's base is left out.
     """
-    shutil.rmtree(staging, ignore_errors=True)
-    without_base = shutil.ignore_patterns("base.json")
-    try:
-        shutil.copytree(policy, staging, copy_function=os.link, ignore=without_base)
-    except OSError:  # a file system without hard links
-        shutil.copytree(policy, staging, ignore=without_base, dirs_exist_ok=True)
+    link_tree(policy, staging, "base.json")
     write_atomic(staging / "README.md", card)
     adapter = staging / "adapter_config.json"
     if adapter.exists():
@@ -84,9 +79,9 @@ class HubPushes:
     A push that fails is tried again with a later checkpoint, after half a minute to an hour. Raises ConfigError.
     """
 
-    def __init__(self, config: NodeConfig, run: Path, checkpoints: Path) -> None:
-        """run, checkpoints: folders of the run, and of its checkpoints."""
-        self._config, self._run, self._checkpoints = config, run, checkpoints
+    def __init__(self, config: NodeConfig, run: Path) -> None:
+        """run: its folder."""
+        self._config, self._run = config, run
         self._token, self._history = token_of(config.hub), History(run, budget=1 << 20)
         state, repository = read_state(run), config.hub.repository
         self.state = state if state and state.repository == repository else HubState(repository)
@@ -94,16 +89,16 @@ class HubPushes:
         self._next = self.state
         self.pause = Backoff(30.0, 3600.0)
 
-    def push(self, iteration: int, round_number: int) -> None:
-        """Begin to push the checkpoint of `iteration`, if one is due and none is under way. Waits for nothing."""
+    def push(self, checkpoint: Path, round_number: int) -> None:
+        """Begin to push this checkpoint, if it is not there, a push is due and none is under way. Waits for nothing."""
         self.poll()
-        hub, number, last = self._config.hub, round_number, self.state.round
+        hub, number, last, iteration = self._config.hub, round_number, self.state.round, int(checkpoint.name)
         # a run that was taken back to an earlier round pushes again
         early = last is not None and last <= number < last + hub.every
-        if self.child is not None or early or self.pause.left:
+        if self.child is not None or early or iteration == self.state.iteration or self.pause.left:
             return
         part = "adapter" if self._config.model.train == "lora" else "model"
-        policy, staging = self._checkpoints / f"{iteration:08d}" / "solver" / part, self._run / STAGING
+        policy, staging = checkpoint / "solver" / part, self._run / STAGING
         message = f"round {number}, iteration {iteration}"
         order = [hub.repository, str(staging), message, str(PUSH_SECONDS), *["private"] * hub.private]
         quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
@@ -155,11 +150,11 @@ class HubPushes:
             write_atomic(self._run / STATE, msgspec.json.encode(self.state))
 
 
-def start_pushes(config: NodeConfig, run: Path, checkpoints: Path, stack: contextlib.ExitStack) -> HubPushes | None:
+def start_pushes(config: NodeConfig, run: Path, stack: contextlib.ExitStack) -> HubPushes | None:
     """None: the settings name no repository. `stack` ends a push under way. Raises ConfigError."""
     if not config.hub.repository:
         return None
-    pushes = HubPushes(config, run, checkpoints)
+    pushes = HubPushes(config, run)
     stack.callback(pushes.close)
     return pushes
 

@@ -19,7 +19,7 @@ from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE, MetricsFile, num
 from codezero.monitor.report import command, headline, write_report
 from codezero.monitor.rollouts_db import RolloutStore
 from codezero.monitor.run_state import Fold, History
-from codezero.monitor.run_types import RunView
+from codezero.monitor.run_types import ExamView, RunView
 from codezero.monitor.run_view import most_telling, view_of
 from codezero.monitor.terminal import Screen, choose_view, save_picture
 from codezero.monitor.text import duration, print_flushed
@@ -147,6 +147,15 @@ class RunMonitor:
         old = self._process
         self._process = replace(old, facts=old.facts | facts, stand_ins=stand_ins or old.stand_ins)
 
+    @property
+    def best(self) -> ExamView | None:
+        """The exam with the best lower bound so far; None: there was none."""
+        return self._history.fold.best
+
+    @property
+    def exams_since_best(self) -> int:
+        return self._history.fold.since_best
+
     def busy(self, doing: str) -> None:
         """Show this until the next `observe`. From the first call on, others know that this process runs here."""
         if self._file is None and not self.doing:
@@ -240,6 +249,8 @@ class RunMonitor:
         if self.view_kind != "off":
             print_flushed(f"codezero: {reason}, after iteration {iteration}")
             print_flushed(f"  {headline(self.view.exams)}")
+            if self.view.best:
+                print_flushed(f"  {self.view.best}")
             print_flushed(f"  report: {page}")
             print_flushed(f"  next: the same command goes on from here; with peers: {command()} swarm up --nodes 3")
 

@@ -92,6 +92,8 @@ def _page(folder: Path, fold: Fold, view: RunView, reason: str, picture: bool) -
     yield f"# codezero run `{_inline(folder.resolve().name)}`"
     yield f"\n**{line[0].upper()}{line[1:]}.**"
     yield f"\nEnded: {_inline(reason)}, after iteration {view.iteration or 0}."
+    if view.best:
+        yield f"\n{_inline(view.best[0].upper() + view.best[1:])}."
     if picture:
         yield f"\n![Average at the exam and reward over iterations]({CURVE})"
     yield from start_and_end(exams)

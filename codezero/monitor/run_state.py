@@ -130,6 +130,8 @@ class Fold:
     series: dict[str, Averaged] = field(default_factory=lambda: {name: Averaged() for name in CURVES})
     # oldest first, at most MAX_EXAMS; then every other one is dropped, but for the first and the newest
     exams: list[ExamView] = field(default_factory=list[ExamView])
+    best: ExamView | None = None  # the first of those with the highest lower bound
+    since_best: int = 0  # exams after it
     rounds: dict[int, Played] = field(default_factory=dict[int, Played])  # by number; the newest, oldest first
     # groups that were judged, and those of them that entered an update, by peer id, the most recent last
     shares: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
@@ -195,11 +197,15 @@ class Fold:
         """Figures of another set do not compare: with them the list begins anew."""
         if self.exams and "" != self.exams[-1].set != exam.set:
             self.exams.clear()
+            self.best = None
         if not self.exams:
             self._first_shares = shares
         elif gain := paired_gain(self._first_shares, shares):
             exam = msgspec.structs.replace(exam, gain_low=gain[0], gain_high=gain[1])
         self.exams.append(exam)
+        self.since_best += 1
+        if exam.low is not None and (self.best is None or exam.low > (self.best.low or 0.0)):
+            self.best, self.since_best = exam, 0
         if len(self.exams) > MAX_EXAMS:
             del self.exams[1:-1:2]
 

@@ -187,6 +187,7 @@ class RunView(RunHead, frozen=True, kw_only=True):
     tokens_per_second: float | None
     stand_ins: str  # what stands in for sources of problems, or for the exam or the canaries, and why; empty: nothing
     attempts: str  # what became of the newest own ones, for people; empty: not known
+    best: str  # the exam with the best lower bound; empty: there was none, or it is the newest
     hindrance: str  # what keeps it from learning, and the setting that mends it; empty: nothing
     facts: dict[str, str]  # what stays the same: models, problems, the kind of swarm
     series: dict[str, Series]  # those of run_state.CURVES that have values

@@ -45,6 +45,7 @@ def view_of(fold: Fold, node: ProcessReport, key: str = "", curves: Collection[s
         stand_ins=stand_ins
         or next((f"{name}: {fact}" for name, fact in node.facts.items() if fact.startswith(REHEARSAL)), ""),
         attempts=attempts_line(fold),
+        best=best_line(fold),
         hindrance="; ".join(hindrances(fold.recent).values()),
         facts=node.facts,
         series={name: fold.series[name].points for name in curves if fold.series[name].newest is not None},
@@ -183,6 +184,14 @@ def attempts_line(fold: Fold, *, whole: bool = False) -> str:
     return (
         f"{percent(learned)} of the attempts learned, {percent(cut_off)} cut off, {percent(no_verdict)} unjudged{why}"
     )
+
+
+def best_line(fold: Fold) -> str:
+    """`best at iteration 40: executed average@8 52.1 % [48.9, 55.2]`; empty: there was no exam, or it is the newest."""
+    best = fold.best
+    if best is None or not fold.since_best:
+        return ""
+    return f"best at iteration {best.iteration}: {clean(best.label, 40)} {best.interval}"
 
 
 def within_line(row: Metrics, name: str) -> str:

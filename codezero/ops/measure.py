@@ -1,7 +1,7 @@
 """`codezero eval SET`: which policy attempts which tasks, who grades them, where that is kept, and the report.
 
-Puts the parts of an eval together: `evals/` knows no model and no judge. A policy is a run's newest checkpoint, a
-checkpoint's folder, or any model by its name.
+Puts the parts of an eval together: `evals/` knows no model and no judge. A policy is a run's best checkpoint, or its
+newest where no exam has told, a checkpoint's folder, or any model by its name.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ from codezero.problems.sources import MAX_HELD_BACK
 from codezero.runs import CHECKPOINTS
 from codezero.sandbox.build import build_sandbox
 from codezero.solver.build import build_sampler
-from codezero.solver.checkpoint import check_files, newest, read_manifest
+from codezero.solver.checkpoint import BEST, best_or_newest, check_files, read_manifest
 from codezero.system.files import BadRows
 from codezero.system.signals import Share
 
@@ -241,10 +241,10 @@ def find_policy(config: NodeConfig, name: str) -> Policy:
 
     for path in (Path(config.run.directory) / name, Path(os.path.expanduser(name))):
         if name and (path / CHECKPOINTS).is_dir():
-            whole = newest(path / CHECKPOINTS, lambda folder: check_files(folder, read_manifest(folder)))
+            whole = best_or_newest(path / CHECKPOINTS, lambda folder: check_files(folder, read_manifest(folder)))
             return _in_checkpoint(whole, path)
         if name and (path / SOLVER).is_dir():
-            run = path.parent.parent if path.parent.name == CHECKPOINTS else None
+            run = next((each.parent for each in path.parents[:2] if each.name == CHECKPOINTS), None)
             return _in_checkpoint(path, run)
     base, model = Path(config.run.directory), name or config.model.solver
     if name and (base / name / LABEL).is_file():
@@ -279,7 +279,8 @@ def _in_checkpoint(folder: Path, run: Path | None) -> Policy:
     from codezero.models.digest import Base, weights_digest
     from codezero.solver.policy_files import ADAPTER, BASE, MODEL
 
-    name = f"{run.name if run else folder.parent.name}/{folder.name}"
+    best = f"{BEST}/" if run and folder.parent.name == BEST else ""
+    name = f"{run.name if run else folder.parent.name}/{best}{folder.name}"
     model, adapter = folder / SOLVER / MODEL, folder / SOLVER / ADAPTER
     fault = f"the policy in {folder / SOLVER} cannot be read"
     with translated(CheckpointError, fault, ModelError, OSError, ValueError, RecursionError):

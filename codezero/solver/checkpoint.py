@@ -19,7 +19,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +28,7 @@ import msgspec
 from safetensors import SafetensorError
 
 from codezero.errors import CheckpointError, ConfigError, DiskFullError, translated
-from codezero.system.files import Hex, flush, lacks_room, read_json
+from codezero.system.files import Hex, flush, lacks_room, link_tree, read_json
 from codezero.system.state import Persistent
 
 FORMAT = 3  # the folder's as a whole; raised whenever a part begins to write something else
@@ -156,6 +156,7 @@ def _digest(path: Path) -> str:
 logger = logging.getLogger(__name__)
 
 UNFINISHED = ".tmp-"
+BEST = "best"  # folder of the checkpoint whose exam was the best, beside the newest ones
 REMEDY = "`--fresh` begins anew and keeps what is there under another name, `--fork RUN` begins with another run's"
 
 
@@ -173,8 +174,8 @@ class CheckpointStore:
         self.flushed_at = 0.0
         self.latest: int | None = None  # the iteration that the parts and the newest checkpoint agree on
 
-    def save(self, iteration: int, parts: Mapping[str, Persistent]) -> None:
-        """Write the parts as the checkpoint of `iteration`, unless it is on disk already.
+    def save(self, iteration: int, parts: Mapping[str, Persistent], spare: int | None = None) -> None:
+        """Write the parts as the checkpoint of `iteration`, unless it is on disk already; that of `spare` stays too.
 
         Raises DiskFullError, after which it may be tried again.
         """
@@ -200,12 +201,36 @@ class CheckpointStore:
             self.latest = iteration
             folders = checkpoints_in(self.directory)  # what is newer was refused: `restore` passed it over
             past = [folder for folder in folders if int(folder.name) <= iteration]
-            for needless in {*folders} - {*past[: self.keep], self.flushed}:
+            for needless in {*folders} - {*past[: self.keep], self.flushed, self.directory / f"{spare or 0:08d}"}:
                 _remove(needless)
         except (OSError, SafetensorError) as error:
             if not lacks_room(error):
                 raise
             raise DiskFullError(f"a checkpoint in {self.directory} cannot be written: {error}") from error
+
+    def keep_best(self, iteration: int) -> None:
+        """Keep this checkpoint, if it is there, in place of the best so far. Raises DiskFullError."""
+        source, unfinished = self.directory / f"{iteration:08d}", self.directory / f"{UNFINISHED}{BEST}"
+        final = self.directory / BEST / source.name
+        if final.exists() or not source.exists():
+            return
+        try:
+            link_tree(source, unfinished)
+            _flush(unfinished)
+            final.parent.mkdir(exist_ok=True)
+            unfinished.rename(final)
+            for other in {*checkpoints_in(final.parent)} - {final}:
+                _remove(other)
+            flush(final.parent)
+        except OSError as error:
+            if not lacks_room(error):
+                raise
+            raise DiskFullError(f"the best checkpoint in {self.directory} cannot be kept: {error}") from error
+
+    @property
+    def best_or_latest(self) -> Path:
+        """The folder of the checkpoint that users take home."""
+        return next(iter(checkpoints_in(self.directory / BEST)), self.directory / f"{self.latest or 0:08d}")
 
     def restore(self, parts: Mapping[str, Persistent]) -> int:
         """Load the newest whole checkpoint and return its iteration; 0 when there is none.
@@ -242,10 +267,17 @@ def checkpoints_in(directory: Path) -> list[Path]:
     return sorted(named, key=lambda path: int(path.name), reverse=True)
 
 
-def newest(directory: Path, use: Callable[[Path], object]) -> Path:
-    """The newest that `use` does not refuse by a CheckpointError, which is raised when all are; warn of newer ones."""
+def best_or_newest(directory: Path, use: Callable[[Path], object]) -> Path:
+    """The best where there is one, else the newest; see `newest`."""
+    return newest(directory, use, [*checkpoints_in(directory / BEST), *checkpoints_in(directory)])
+
+
+def newest(directory: Path, use: Callable[[Path], object], folders: Sequence[Path] = ()) -> Path:
+    """The newest that `use` does not refuse by a CheckpointError, which is raised when all are; warn of newer ones.
+
+    folders: those to choose from, in their order."""
     refused: list[str] = []
-    for folder in checkpoints_in(directory):
+    for folder in folders or checkpoints_in(directory):
         try:
             use(folder)
         except CheckpointError as error:
@@ -257,8 +289,9 @@ def newest(directory: Path, use: Callable[[Path], object]) -> Path:
     raise CheckpointError(f"no checkpoint in {directory} can be used: {'; '.join(refused) or 'there is none'}")
 
 
-def copy_newest(source: Path, target: Path) -> str:
-    """Copy the newest whole checkpoint of this format to `target`, which is empty; its name. `source` is only read.
+def copy_best(source: Path, target: Path) -> str:
+    """Copy a whole checkpoint of this format, the best or the newest, to `target`, which is empty; its name below
+    `source`, which is only read.
 
     Its owner may be writing there: one that goes or changes while it is copied is passed over. Raises CheckpointError.
     """
@@ -273,9 +306,9 @@ def copy_newest(source: Path, target: Path) -> str:
             _remove(target / folder.name)
             raise CheckpointError(str(error)) from error
 
-    name = newest(source, copy).name
+    chosen = best_or_newest(source, copy)
     _flush(target)
-    return name
+    return str(chosen.relative_to(source))
 
 
 def _remove(path: Path) -> None:

@@ -297,3 +297,13 @@ def _items(text: bytes) -> Iterator[bytes]:
         yield from map(bytes, decode_row(text, list[msgspec.Raw]))
     except (UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"no JSON: {error}") from error
+
+
+def link_tree(source: Path, target: Path, *without: str) -> None:
+    """Put hard links to the files below `source` in place of `target`, or copies where a file system has none, but for
+    those of these names. Raises OSError."""
+    for way in (os.link, shutil.copy2):
+        shutil.rmtree(target, ignore_errors=True)
+        with contextlib.suppress(*[OSError] * (way is os.link)):
+            shutil.copytree(source, target, copy_function=way, ignore=shutil.ignore_patterns(*without))
+            return

@@ -198,6 +198,7 @@ export const RunView = object({
   tokens_per_second: maybe(number),
   stand_ins: text,
   attempts: text,
+  best: text,
   hindrance: text,
   facts: table(text),
   series: table(series),

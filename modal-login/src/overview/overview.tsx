@@ -29,11 +29,12 @@ export function Overview({ view, link, page }: { view: RunView; link: Link; page
       ))}
       {page === "overview" && <Answer exams={view.exams} ended={!view.running} />}
       {page === "overview" && <Figures view={view} />}
-      {page === "overview" && view.attempts !== "" && (
-        <p className="note">
-          <ForeignLine text={view.attempts} limit={400} />
-        </p>
-      )}
+      {page === "overview" &&
+        [view.best, view.attempts].filter(Boolean).map((text) => (
+          <p key={text} className="note">
+            <ForeignLine text={text} limit={400} />
+          </p>
+        ))}
       <Tabs run={view.run} page={page} />
       {sections.map((Section, index) => (
         <Boundary key={index}>

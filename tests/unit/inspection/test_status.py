@@ -132,7 +132,18 @@ KEYS = {
     *("run", "name", "peer_id", "account", "running", "stopped", "problem", "iteration", "round"),
     *("seconds_since_step", "limit_seconds", "reward", "executed", "executed_low", "executed_high"),
     *("executed_samples", "executed_source", "level", "peers", "quarantined", "submissions", "tolerated", "hub"),
-    *("problems", "wrong_value_share", "stand_ins", "began", "updated", "supervisor", "attempts", "hindrance", "judge"),
+    *(
+        "problems",
+        "wrong_value_share",
+        "stand_ins",
+        "began",
+        "updated",
+        "supervisor",
+        "attempts",
+        "best",
+        "hindrance",
+        "judge",
+    ),
 }
 
 

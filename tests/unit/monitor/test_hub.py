@@ -49,7 +49,7 @@ class Pushing:
     def __post_init__(self) -> None:
         self.run.mkdir(exist_ok=True)
         config = compose(["hub.repository=me/mine", *self.settings])
-        self.pushes = HubPushes(config, self.run, self.run / "checkpoints")
+        self.pushes = HubPushes(config, self.run)
 
     def saved(self, iteration: int, round_number: int) -> None:
         """A checkpoint of a small policy, whose first byte is the iteration."""
@@ -57,7 +57,7 @@ class Pushing:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "model.safetensors").write_bytes(bytes([iteration]) * 100_000)
         (folder / "config.json").write_text('{"model_type": "qwen2"}')
-        self.pushes.push(iteration, round_number)
+        self.pushes.push(folder.parents[1], round_number)
 
     def done(self) -> None:
         assert self.pushes.child is not None
