@@ -155,7 +155,8 @@ def _is_run(path: Path) -> bool:
 
 
 def _choices(config: NodeConfig) -> dict[str, Any]:
-    return {key: attrgetter(key)(config) for key in CHOICES}
+    choices = {key: attrgetter(key)(config) for key in CHOICES}
+    return choices | ({"model.adapter": config.model.adapter} if config.model.adapter else {})
 
 
 def read_label(path: Path) -> dict[str, Any] | None:

@@ -16,16 +16,21 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+from msgspec import Meta
 
 from codezero.config import PLUGIN_KEYS, NodeConfig, contradictions, plugins_of
 from codezero.config.learning import ModelConfig, named
 from codezero.errors import ConfigError, translated
-from codezero.system.files import beside_package
+from codezero.system.files import beside_package, read_json
 
 MAIN, LOCAL = "node.yaml", Path("configs", "local.yaml")
 VARIABLE = "CODEZERO_LOCAL"  # names another file; set and empty: no file is read
 MAX_BYTES = 1 << 20
+ADAPTER_CONFIG = "adapter_config.json"
+EMBEDDED = ("", "auto", ModelConfig.solver)  # solvers that no folder is looked for
 QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 # of a list that was typed, with a comma behind its last
 ITEM = re.compile(rf"\s*({QUOTED.pattern}|(?:\$\{{[^}}]*\}}|[^,])*?)\s*,", re.DOTALL)
@@ -120,6 +125,66 @@ def _implied(given: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in _read_file(CONFIGS / "model" / "qwen.yaml").items() if key in wanted}
 
 
+class AdapterSettings(msgspec.Struct, frozen=True):
+    """The fields read of peft's adapter_config.json. Of those from `use_dora` on, none is known here."""
+
+    r: Annotated[int, Meta(ge=1, le=1024)]
+    lora_alpha: Annotated[float, Meta(gt=0, le=4096)]
+    target_modules: Annotated[list[Annotated[str, Meta(max_length=200)]], Meta(min_length=1, max_length=1000)] | str
+    base_model_name_or_path: Annotated[str, Meta(max_length=4096)] | None = None
+    peft_type: Literal["LORA"] = "LORA"
+    use_dora: Literal[False] = False
+    use_rslora: Literal[False] = False
+    fan_in_fan_out: Literal[False] = False
+    bias: Literal["none"] = "none"
+    modules_to_save: None = None
+    layers_to_transform: None = None
+    rank_pattern: Annotated[dict[str, int], Meta(max_length=0)] = {}
+    alpha_pattern: Annotated[dict[str, float], Meta(max_length=0)] = {}
+
+
+def read_adapter(folder: Path) -> AdapterSettings:
+    """Raises ConfigError for what is no adapter, or one of a form that is not learned on."""
+    path = folder / ADAPTER_CONFIG
+    with translated(ConfigError, f"{path} is of no adapter that can be learned on", OSError, ValueError):
+        found = read_json(path, AdapterSettings, MAX_BYTES)
+    if not (folder / "adapter_model.safetensors").is_file():
+        raise ConfigError(f"{folder} has no adapter_model.safetensors; save it with safe_serialization=True")
+    return found
+
+
+def begin_from(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """What follows of `model.adapter`, and of a `model.solver` that is a folder of another kind than a model's. Raises
+    ConfigError."""
+    solver, adapter = str(chosen.get("model.solver", "")), str(chosen.get("model.adapter", ""))
+    place, settings = Path(os.path.expanduser(solver)), dict[str, Any]()
+    inside = sorted(path.name for path in place.iterdir()) if solver not in EMBEDDED and place.is_dir() else []
+    if "checkpoints" in inside:
+        one = f"model.solver={solver}/checkpoints/NUMBER, or `codezero run --fork {place.name}`"
+        raise ConfigError(f"model.solver={solver} is a run; begin with one of its checkpoints: {one}")
+    if place.suffix == ".gguf" or ("config.json" not in inside and any(name.endswith(".gguf") for name in inside)):
+        raise ConfigError(f"model.solver={solver}: a GGUF cannot be learned on; give the model that it was made of")
+    if "solver" in inside:  # it is a run's checkpoint
+        kinds = (place / "solver" / kind for kind in ("model", "adapter"))
+        place = next((each for each in kinds if each.is_dir()), place)
+        settings["model.solver"] = str(place)
+    if not adapter and solver not in EMBEDDED and (place / ADAPTER_CONFIG).is_file():
+        adapter, base = str(place), read_adapter(place).base_model_name_or_path or ""
+        here = bool(base) and Path(os.path.expanduser(base)).is_dir()
+        if not here and (base.startswith(("/", ".", "~")) or "/" not in base):
+            named = f"model.solver=BASE model.adapter={place}"
+            raise ConfigError(f"model.solver={solver} is an adapter of {base or 'a base without name'}; give {named}")
+        settings["model.solver"] = base
+    if not adapter:
+        return settings
+    if chosen.get("model.train") == "full":
+        raise ConfigError(f"model.adapter={adapter} learns on as an adapter; drop model.train=full")
+    found = read_adapter(Path(os.path.expanduser(adapter)))
+    targets = [found.target_modules] if isinstance(found.target_modules, str) else [*found.target_modules]
+    settings |= {"model.adapter": adapter, "model.train": "lora", "model.lora_rank": found.r}
+    return settings | {"model.lora_alpha": found.lora_alpha, "model.lora_targets": targets}
+
+
 def _layers(own: Mapping[str, Any], given: Mapping[str, Any]) -> Layers:
     """The defaults, the shipped files in Hydra's order, what is implied, the user's file, and the command line."""
     from hydra import initialize_config_dir
@@ -131,9 +196,11 @@ def _layers(own: Mapping[str, Any], given: Mapping[str, Any]) -> Layers:
         choices = [f"{group}={chosen[group]}" for group in GROUPS if group in chosen]
         read = GlobalHydra.instance().config_loader().compute_defaults_list("node", choices, RunMode.RUN).defaults
     paths = [path for config in read if (path := CONFIGS / f"{config.config_path}.yaml").is_file()]
+    begun = begin_from(chosen)
     names = [MAIN if path.name == MAIN else f"{path.parent.name}={path.stem}" for path in paths]
     shipped = zip(names, map(_read_file, paths), strict=True)
-    above = [("real solver", _implied(chosen)), (str(local_file()), own), ("command line", given)]
+    above = [("real solver", _implied({**chosen, **begun})), (str(local_file()), own), ("command line", given)]
+    above += [(str(begun.get("model.adapter") or chosen["model.solver"]), begun)] if begun else []
     return [("default", DEFAULTS), *shipped, *above]
 
 

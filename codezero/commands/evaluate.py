@@ -162,8 +162,8 @@ def newest_policy(config: NodeConfig, name: str) -> tuple[NodeConfig, str]:
     if folder is None:
         return config, name
     label = read_label(folder.parent.parent if folder.parent.name == CHECKPOINTS else folder) or {}
-    solver, judge = (str(label.get(key, "")) for key in ("model.solver", "evaluator.model"))
-    model = dataclasses.replace(config.model, solver=solver or config.model.solver)
+    solver, adapter, judge = (str(label.get(key, "")) for key in ("model.solver", "model.adapter", "evaluator.model"))
+    model = dataclasses.replace(config.model, solver=solver or config.model.solver, adapter=adapter)
     evaluator = dataclasses.replace(config.evaluator, model=judge or config.evaluator.model)
     return dataclasses.replace(config, model=model, evaluator=evaluator), str(folder)
 

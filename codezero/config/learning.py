@@ -116,7 +116,10 @@ class ModelConfig:
     """The policy that learns, how much of it does, and where models run."""
 
     solver: str = "nano"
-    """`nano` (embedded), a directory, a Hugging Face id, or `auto`: by the memory of the device, once for each run."""
+    """`nano` (embedded), a Hugging Face id, `auto`: by the memory of the device, once for each run; or a directory: a
+    model's, an adapter's, which names its base, or a checkpoint's."""
+    adapter: str = ""
+    """Folder of an adapter of peft that the policy begins with, on the base `solver`; it decides rank and layers."""
     profile: str = ""
     """Which of `configs/profile/` describes this hardware. `auto`: the largest that fits, once for each run."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"

@@ -346,9 +346,10 @@ def _state(model: PreTrainedModel) -> dict[str, Tensor]:
 def _check(model: PreTrainedModel, targets: Sequence[str]) -> None:
     """Raise ConfigError unless each target names linear layers that may be adapted."""
     head = model.get_output_embeddings()  # not this one: log-probabilities are computed in pieces from its own weight
-    linear = ((name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear))
-    known = {name.split(".")[-1] for name, module in linear if module is not head}
-    if unknown := {*targets} - known - {EVERY_LINEAR}:
+    modules = ((name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear))
+    linear = [name for name, module in modules if module is not head]
+    known = {name.split(".")[-1] for name in linear}
+    if unknown := {*targets} - known - {*linear} - {EVERY_LINEAR}:
         raise ConfigError(
             f"model.lora_targets: {min(unknown)} names no linear layer that takes an adapter; choose {EVERY_LINEAR} "
             f"or some of: {', '.join(sorted(known))}"

@@ -13,10 +13,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Meta
 
 from codezero.config import NodeConfig
 from codezero.environment import Environment
@@ -40,6 +39,7 @@ from codezero.problems.filters import Novelty
 from codezero.problems.sources import MAX_HELD_BACK
 from codezero.runs import CHECKPOINTS
 from codezero.sandbox.build import build_sandbox
+from codezero.settings import ADAPTER_CONFIG, begin_from, read_adapter
 from codezero.solver.build import build_sampler
 from codezero.solver.checkpoint import BEST, best_or_newest, check_files, read_manifest
 from codezero.system.files import BadRows
@@ -64,14 +64,6 @@ class TaskSource:
     of: int
     bad_rows: int
     rule: str  # what an answer need not import, and how output is compared
-
-
-class AdapterSettings(msgspec.Struct, frozen=True):
-    """The fields read of peft's adapter_config.json."""
-
-    r: Annotated[int, Meta(ge=1, le=1024)]
-    lora_alpha: Annotated[float, Meta(gt=0, le=4096)]
-    target_modules: Annotated[list[Annotated[str, Meta(max_length=200)]], Meta(min_length=1, max_length=1000)] | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +243,19 @@ def find_policy(config: NodeConfig, name: str) -> Policy:
         raise ModelChoiceError(f"{name} has no checkpoint yet; let it train a little with `codezero run`")
     if name and "/" not in name and name not in EMBEDDED and not Path(name).is_dir():
         raise ModelChoiceError(f"{name} is no run below {base}, no folder and no model's id, OWNER/NAME")
-    return Policy(model, model, weights_digest(source_of(model, "solver")))
+    begun = begin_from({"model.solver": model, "model.adapter": "" if name else config.model.adapter})
+    model, adapter = begun.get("model.solver", model), begun.get("model.adapter")
+    digest = weights_digest(source_of(model, "solver"))
+    if adapter is None:
+        return Policy(model, model, digest)
+    adapter = Path(os.path.expanduser(adapter))
+    together = f"{digest} {weights_digest(str(adapter))} {_digest(adapter)}"
+    return Policy(str(adapter), model, hashlib.sha256(together.encode()).hexdigest(), adapter)
+
+
+def _digest(adapter: Path) -> str:
+    """The adapter's settings'."""
+    return hashlib.sha256((adapter / ADAPTER_CONFIG).read_bytes()).hexdigest()
 
 
 def load_found(config: NodeConfig, policy: Policy, say: Say) -> "LoadedModel":
@@ -259,18 +263,14 @@ def load_found(config: NodeConfig, policy: Policy, say: Say) -> "LoadedModel":
     loaded = load(config, policy.source, "solver", say)
     if policy.adapter is None:
         return loaded
-    from codezero.models.load import add_adapter, load_adapter
-    from codezero.solver.policy_files import UNREADABLE, check_base
+    from codezero.models.load import add_adapter
+    from codezero.solver.policy_files import begin_with
 
-    fault = f"the adapter in {policy.adapter} cannot be used"
-    with translated(CheckpointError, fault, *UNREADABLE, msgspec.MsgspecError):
-        settings = msgspec.json.decode((policy.adapter / "adapter_config.json").read_bytes(), type=AdapterSettings)
-        targets = settings.target_modules
-        targets = [targets] if isinstance(targets, str) else targets
-        adapted = add_adapter(loaded, rank=settings.r, alpha=settings.lora_alpha, targets=targets)
-        assert adapted.base is not None  # it has just been put there
-        check_base(adapted.base, policy.adapter)
-        load_adapter(adapted.model, policy.adapter)
+    settings = read_adapter(policy.adapter)
+    targets = settings.target_modules
+    targets = [targets] if isinstance(targets, str) else targets
+    adapted = add_adapter(loaded, rank=settings.r, alpha=settings.lora_alpha, targets=targets)
+    begin_with(adapted, policy.adapter)
     adapted.model.requires_grad_(False).train(False)
     return adapted
 
@@ -287,6 +287,5 @@ def _in_checkpoint(folder: Path, run: Path | None) -> Policy:
         if model.is_dir():
             return Policy(name, str(model), weights_digest(str(model)), run=run)
         base = msgspec.json.decode((adapter / BASE).read_bytes(), type=Base)
-        settings = hashlib.sha256((adapter / "adapter_config.json").read_bytes()).hexdigest()
-        together = f"{base.digest} {weights_digest(str(adapter))} {settings}"
+        together = f"{base.digest} {weights_digest(str(adapter))} {_digest(adapter)}"
     return Policy(name, base.name, hashlib.sha256(together.encode()).hexdigest(), adapter, run)

@@ -45,6 +45,10 @@ def load_policy(config: NodeConfig, say: Say) -> "LoadedModel":
     policy = add_adapter(
         policy, rank=model.lora_rank, alpha=model.lora_alpha, targets=model.lora_targets, seed=config.seed
     )
+    if model.adapter:
+        from codezero.solver.policy_files import begin_with
+
+        begin_with(policy, Path(os.path.expanduser(model.adapter)))
     trained = sum(weight.numel() for weight in policy.model.parameters() if weight.requires_grad)
     frozen = policy.model.num_parameters() - trained
     logger.info("solver: an adapter of %d numbers learns, beside %d frozen ones", trained, frozen)

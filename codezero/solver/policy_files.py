@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 
 from codezero.errors import CheckpointError, translated
 from codezero.models.digest import Base
+from codezero.models.load import LoadedModel, load_adapter
 
 COUNTERS = "learner.json"
 MODEL, ADAPTER, BASE, OPTIMIZER = "model", "adapter", "base.json", "optimizer.safetensors"
@@ -67,6 +68,15 @@ def check_base(own: Base, adapter: Path) -> None:
             f"the adapter in {adapter} was trained on {saved.name} (weights {saved.digest[:12]}), and {own.name} "
             f"(weights {own.digest[:12]}) is another model; set model.solver={saved.name}"
         )
+
+
+def begin_with(policy: LoadedModel, adapter: Path) -> None:
+    """Take what was learned in this folder, as peft or a run wrote it, into the policy's own adapter. Raises
+    CheckpointError."""
+    with translated(CheckpointError, f"the adapter in {adapter} cannot be used", *UNREADABLE, msgspec.MsgspecError):
+        if policy.base is not None and (adapter / BASE).exists():
+            check_base(policy.base, adapter)
+        load_adapter(policy.model, adapter)
 
 
 def read_weights(model: PreTrainedModel, folder: Path) -> dict[str, Tensor]:
