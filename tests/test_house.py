@@ -227,12 +227,12 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 BUDGETS = {
     "files": 222,
-    "lines": 41_448,
-    "lines of code": 29_994,
+    "lines": 41_611,
+    "lines of code": 30_117,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 45,
+    "modules with one importer": 44,
     "files over 500 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the walk": 60,

@@ -70,7 +70,7 @@ def is_own_rows(source: str) -> bool:
 
 
 def is_path(source: str) -> bool:
-    return "/" in source or source.endswith((".jsonl", ".json", ".gz", ".parquet"))
+    return "/" in source or source.endswith((".jsonl", ".json", ".gz", ".parquet", ".csv"))
 
 
 def check_commas(sources: Sequence[str], known: Sequence[str]) -> None:
@@ -254,8 +254,9 @@ class DataConfig:
     """Share of an iteration's problems taken from proposers when there are enough."""
     sources: Annotated[list[str], Checked(source_weights)] = field(default_factory=lambda: ["synthetic"])
     """Where the rest comes from, each with its weight behind a colon, as in [mbpp:3,synthetic]: synthetic, mbpp,
-    mbpp_sanitized, code_contests, deepcoder, or a path to a JSONL or Parquet file with rows in the form of these sets,
-    or to a folder of such. NAME@REVISION: another commit of a set. Where no set can be read, synthetic ones stand in.
+    mbpp_sanitized, code_contests, deepcoder, another set of the hub, as in hub:USER/NAME, or a path to a JSONL, Parquet
+    or CSV file, or to a folder of such. NAME@REVISION: another commit of a set. Columns are found by their names, or
+    named: PATH?question=ask&tests=checks&code=answer. Where no set can be read, synthetic problems stand in.
     package.module:function or file.py:function: own code that returns such rows, the same ones each time."""
     wait_seconds: Annotated[float, Interval(gt=0, le=600)] = 10.0
     """Seconds that an iteration waits for rows from the hub; when they do not come, other sources stand in."""

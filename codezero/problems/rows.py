@@ -4,6 +4,7 @@ Fields that are not used are ignored; one that is missing or of another type is 
 `question` and `tests`, is for problems that somebody proposed.
 """
 
+import ast
 import bisect
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,8 +34,8 @@ _Text = Annotated[str, Meta(max_length=1 << 20)]
 
 class HubSet(NamedTuple):
     repository: str
-    files: str  # a glob pattern
-    revision: str  # 40 hex digits of a commit
+    files: str  # a glob pattern; empty: all rows, those of the training split where there are splits
+    revision: str  # 40 hex digits of a commit, or a branch
     small: bool = False  # is it fetched whole?
 
 
@@ -184,19 +185,72 @@ class _Proposed(msgspec.Struct, frozen=True):
         return Worked(problem, ())
 
 
+# names that others give to a question, its tests and a solution, the commonest first
+COLUMNS = {
+    "question": ("question", "prompt", "instruction", "text", "description", "problem", "task"),
+    "tests": ("tests", "test_list", "test", "test_cases", "unit_tests", "asserts", "assertions"),
+    "code": ("code", "solution", "canonical_solution", "reference", "answer", "response", "output"),
+}
+
+
+class NamedRow(NamedTuple):
+    row: bytes | Mapping[str, object]
+    columns: Mapping[str, str]  # see `parse_columns`
+
+
+Row = bytes | Mapping[str, object] | NamedRow  # a line of JSON, or its fields
+
+
+def parse_columns(name: str) -> tuple[str, dict[str, str]]:
+    """`PATH?question=ask&tests=checks` -> the path, and the columns that it names. Raises ProblemError."""
+    path, mark, named = name.partition("?")
+    pairs = [pair.partition("=") for pair in named.split("&")] if mark else []
+    if any(what not in COLUMNS or not column for what, _, column in pairs):
+        raise ProblemError(f"{name}: write PATH?question=COLUMN&tests=COLUMN&code=COLUMN, or some of these")
+    return path, {what: column for what, _, column in pairs}
+
+
+def _found(fields: Mapping[str, object], named: Mapping[str, str]) -> Mapping[str, object]:
+    """The fields of a row of no known kind, in the form of MBPP's. Raises ProblemError."""
+    columns = {what: named.get(what) or next(filter(fields.__contains__, usual), "") for what, usual in COLUMNS.items()}
+    for what in ("question", "tests"):
+        if columns[what] not in fields:
+            there = ", ".join(fields)[:200] or "none"
+            raise ProblemError(f"no column {columns[what] or what}; there are {there}; name one: PATH?{what}=COLUMN")
+    tests = fields[columns["tests"]]
+    row = {"text": fields[columns["question"]], "test_list": _listed(tests) if isinstance(tests, str) else tests}
+    return row | {"code": fields.get(columns["code"]) or ""}
+
+
+def _listed(tests: str) -> list[str]:
+    """Tests written as one text: a list in JSON or Python, or assertions one after the other."""
+    if len(tests) > MAX_CASES_TEXT:
+        raise ProblemError(f"tests of more than {MAX_CASES_TEXT} characters")
+    try:
+        tree = ast.parse(tests)
+        if len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr):
+            return msgspec.convert(ast.literal_eval(tests.strip()), list[str])
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise ProblemError("the tests are neither a list nor assertions") from error
+    claims = [node for node in tree.body if isinstance(node, ast.Assert)]
+    before = "\n".join(ast.unparse(node) for node in tree.body if not isinstance(node, ast.Assert))
+    return ["\n".join(filter(None, (before, ast.unparse(claim)))) for claim in claims]
+
+
 # by a field that each row of the kind has
 _KINDS = {"test_list": _Mbpp, "public_tests": _CodeContests, "problem": _DeepCoder, "tests": _Proposed}
 
 
-def read_row(row: bytes | Mapping[str, object]) -> Worked:
-    """One row of any kind: a line of JSON, or its fields. Raises ProblemError."""
+def read_row(row: Row) -> Worked:
+    """One row of any kind. Raises ProblemError."""
+    row, named = row if isinstance(row, NamedRow) else NamedRow(row, {})
     try:
         if isinstance(row, bytes) and len(row) > MAX_ROW:
             raise ProblemError(f"longer than {MAX_ROW >> 20} MiB")
         fields = decode_row(row, dict[str, object]) if isinstance(row, bytes) else row
-        kind = next((kind for field, kind in _KINDS.items() if field in fields), None)
-        if kind is None:
-            raise ProblemError("neither a row of MBPP (test_list), CodeContests (public_tests) nor DeepCoder (problem)")
+        kind = None if named else next((kind for field, kind in _KINDS.items() if field in fields), None)
+        if kind is None or (kind is _Proposed and "question" not in fields):
+            kind, fields = _Mbpp, _found(fields, named)
         return msgspec.convert(fields, type=kind).worked()
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ProblemError(str(error)) from error

@@ -11,6 +11,7 @@ the rows in its shuffle buffer are lost when it is resumed, and other shards of 
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import csv
 import hashlib
 import logging
 import os
@@ -21,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -35,16 +36,16 @@ from codezero.config.learning import is_own_rows
 from codezero.errors import CodeZeroError, ConfigError, ProblemError, translated
 from codezero.problems import filters
 from codezero.problems.filters import CURATED, FilterReason, FilterRefusal, Key, Novelty, NoveltyState, Screen, inspect
-from codezero.problems.rows import MAX_ROW, MAX_ROWS, SETS, HubSet, read_row
-from codezero.system.files import data_files, json_lines
+from codezero.problems.rows import MAX_ROW, MAX_ROWS, SETS, HubSet, NamedRow, Row, parse_columns, read_row
+from codezero.system.files import SUFFIXES, data_files, json_lines
 from codezero.system.http_client import answer_of
 from codezero.system.plugins import blamed, load_object
 from codezero.types import Problem, Worked
 
 logger = logging.getLogger(__name__)
 
-Row = bytes | Mapping[str, object]
 BLOCK = 512  # rows read at once: a whole shard of CodeContests, and the training split of MBPP
+ANY_ROWS = [f"*{suffix}" for suffix in SUFFIXES]
 REST_SECONDS = 300.0  # after a failure, until the set is tried again
 
 _Count = Annotated[int, Meta(ge=0)]
@@ -52,18 +53,22 @@ _T = TypeVar("_T")
 
 
 def open_rows(name: str) -> "RowSet":
-    """A name of SETS, `NAME@REVISION` for another commit of it, a path, or a function. Reads nothing yet.
+    """A name of SETS, `hub:USER/NAME`, `@REVISION` for another commit of either, a path, or a function. Reads nothing
+    yet.
 
     Raises ProblemError, and ConfigError for a function that is not there.
     """
     if is_own_rows(name):
         return RowSet(name, function=load_object(name, "data.sources", ("__call__",)))
+    name, columns = parse_columns(name) if not Path(os.path.expanduser(name)).exists() else (name, {})
     known, at, revision = name.partition("@")
-    if known not in SETS:
-        return RowSet(name)
+    own = re.fullmatch(r"hub:([\w-][\w.-]*/[\w.-]+)", known)
+    if known not in SETS and own is None:
+        return RowSet(name, columns=columns)
     if at and not re.fullmatch("[0-9a-f]{40}", revision):
         raise ProblemError(f"{name}: a revision is the 40 hex digits of a commit")
-    return RowSet(known, SETS[known]._replace(revision=revision or SETS[known].revision))
+    place = HubSet(own[1], "", "main", small=True) if own else SETS[known]
+    return RowSet(known, place._replace(revision=revision or place.revision), columns=columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ class RowSet:
     name: str
     place: HubSet | None = None
     function: Callable[[], Iterable[object]] | None = None  # of the user's own; its first MAX_ROWS rows count
+    columns: Mapping[str, str] = field(default_factory=dict[str, str])  # see `parse_columns`
 
     def __str__(self) -> str:
         return f"{self.name}@{self.place.revision[:8]}" if self.place else self.name
@@ -92,24 +98,30 @@ class RowSet:
         with _named_errors(self.name):
             if self.place is not None:
                 return _hub_files(self.place)
-            files = data_files(Path(os.path.expanduser(self.name)))
-            return [*map(str, [file for file in files if file.name.startswith("train")] or files)]
+            return [*map(str, _training(data_files(Path(os.path.expanduser(self.name)))))]
 
     def rows(self, shard: str, start: int) -> Iterator[Row]:
         """The rows of a file from number `start`. Raises ProblemError."""
+        rows = self._read(shard, start)
+        return (NamedRow(row, self.columns) for row in rows) if self.columns else rows
+
+    def _read(self, shard: str, start: int) -> Iterator[bytes | Mapping[str, object]]:
         with _named_errors(self.name if self.remote else shard):
             if self.function is not None:
                 with blamed(ProblemError, shard):
                     for row in islice(self.function(), start, MAX_ROWS):
                         if not isinstance(row, Mapping | bytes):
                             raise ProblemError(f"{shard} returned a row of type {type(row).__name__}; a row is a dict")
-                        yield cast(Row, row)
+                        yield cast("bytes | Mapping[str, object]", row)
             elif shard.endswith(".parquet"):
                 import datasets
 
                 datasets.disable_progress_bars()
                 whole = datasets.load_dataset("parquet", data_files={"train": [shard]}, split="train", streaming=True)
                 yield from whole.skip(start)
+            elif shard.endswith(".csv"):
+                with open(shard, encoding="utf-8-sig", newline="") as file:
+                    yield from islice(csv.DictReader(file, restkey="", strict=True), start, None)
             else:
                 with open(shard, "rb") as file:
                     yield from islice(filter(bytes.strip, json_lines(file, MAX_ROW)), start, None)
@@ -124,8 +136,9 @@ def _hub_files(place: HubSet) -> list[str]:
     repository, pattern, revision, small = place
 
     def held(*, local: bool) -> list[str]:
-        fetch = partial(snapshot_download, repository, revision=revision, allow_patterns=pattern)
-        files = sorted(map(str, Path(fetch(repo_type="dataset", local_files_only=local)).glob(pattern)))
+        fetch = partial(snapshot_download, repository, revision=revision, allow_patterns=pattern or ANY_ROWS)
+        folder = Path(fetch(repo_type="dataset", local_files_only=local))
+        files = sorted(map(str, folder.glob(pattern) if pattern else _training(data_files(folder))))
         counts = [int(count) for file in files for count in re.findall(r"-of-(\d+)\.", file)]
         return files if len(files) >= max(counts, default=1) else []
 
@@ -140,7 +153,12 @@ def _hub_files(place: HubSet) -> list[str]:
         return files
     if files := sorted(f"hf://{path}" for path in HfFileSystem().glob(f"datasets/{repository}@{revision}/{pattern}")):
         return files
-    raise OSError(f"commit {revision} has no {pattern}")
+    raise OSError(f"commit {revision} has no {pattern or ', '.join(SUFFIXES)}")
+
+
+def _training(files: list[Path]) -> list[Path]:
+    """Those that are named for the training split, where some are."""
+    return [file for file in files if file.name.startswith("train")] or files
 
 
 @contextmanager
@@ -149,7 +167,7 @@ def _named_errors(name: str) -> Generator[None]:
     import httpx2
     import pyarrow
 
-    files = OSError, ValueError, RuntimeError, LookupError, EOFError
+    files = OSError, ValueError, RuntimeError, LookupError, EOFError, csv.Error
     try:
         yield
     except ProblemError:

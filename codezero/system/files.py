@@ -36,7 +36,12 @@ LOCAL = "choose another folder, a local one if this file system lacks locks (NFS
 MAX_ARRAY = 256 << 20  # Bytes of a file that is one JSON array
 UNPACKED, RATIO = 32 << 20, 100  # Bytes that any gzipped file may unpack to, and more for each of its own
 BYTE_ORDER_MARK, GZIP = b"\xef\xbb\xbf", b"\x1f\x8b"
-SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")  # Of files in a folder; one that is named itself may have any name
+SUFFIXES = (
+    ".jsonl",
+    ".jsonl.gz",
+    ".parquet",
+    ".csv",
+)  # Of files in a folder; one that is named may have any name
 # A string, or what Python and pandas write where a number is missing, and JSON does not know.
 NO_NUMBER = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")|-?\b(?:NaN|Infinity)\b', re.DOTALL)
 LEAST = 4 << 20  # Bytes. Below this a disk counts as full: not even a small model's checkpoint fits

@@ -56,7 +56,8 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._missing("RepoNotFound", body)
 
-    def _told(self, repository: str, what: str, commit: str, below: str, body: bool) -> None:
+    def _told(self, repository: str, what: str, revision: str, below: str, body: bool) -> None:
+        commit = self._commit(repository, revision)
         files = self.server.hub.repositories.get((repository, commit))
         if files is None:
             return self._missing("RevisionNotFound", body)
@@ -74,7 +75,13 @@ class _Handler(BaseHTTPRequestHandler):
                 told = [one for one in entries if one["path"] in asked]
         self._send(200, json.dumps(told).encode(), {"Content-Type": "application/json"}, body)
 
-    def _file(self, repository: str, commit: str, name: str, body: bool) -> None:
+    def _commit(self, repository: str, revision: str) -> str:
+        """Where a branch is: the only commit of its repository."""
+        commits = [commit for known, commit in self.server.hub.repositories if known == repository]
+        return commits[0] if revision == "main" and len(commits) == 1 else revision
+
+    def _file(self, repository: str, revision: str, name: str, body: bool) -> None:
+        commit = self._commit(repository, revision)
         files = self.server.hub.repositories.get((repository, commit))
         if files is None or name not in files:
             return self._missing("RevisionNotFound" if files is None else "EntryNotFound", body)

@@ -137,7 +137,7 @@ def test_arguments_and_outputs_stay_what_they_are(pairs: list[tuple[list[Any], s
         (line(DEEPCODER, tests=calls(([1], 2))[:-1] + ', {"input": "", "output": ""}]'), "of one known"),
         (line(DEEPCODER, tests=calls(([], 2))[:-1] + "," + calls(([], 2), name="g")[1:]), "of one"),
         (line(DEEPCODER, tests=calls((["x" * 10**5], 2))), "no tests"), (b"{", "truncated"), (b"[]", "object"),
-        (b"{}", "neither a row of MBPP"), (line(MBPP, test_list=[]), "test_list"),
+        (b"{}", "no column question; there are none"), (line(MBPP, test_list=[]), "test_list"),
         (line(MBPP, test_list=["assert"]), "test 1"), (line(MBPP, test_list=["assert 1 == 1"]), "no test calls"),
         (line(MBPP, code=7), "code"), (line(MBPP, text=""), "question"),
         (line(CONTEST, public_tests={}, private_tests={}), "no tests"), (line(CONTEST, solutions=None), "solutions"),
