@@ -17,7 +17,7 @@ from codezero.models import isolate
 ABOUT = "A peer-to-peer swarm in which language models learn to code together."
 # the commands, in the order in which somebody needs them
 PURPOSES = {
-    "begin": "run ask runs status dashboard doctor",
+    "begin": "run warm ask runs status dashboard doctor",
     "learn with others": "swarm propose login logout wallet identity leaderboard market",
     "measure": "eval judge bench data",
     "look inside, or build on it": "config chain rollout-host",

@@ -226,13 +226,13 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 
 BUDGETS = {
-    "files": 222,
-    "lines": 41_611,
-    "lines of code": 30_117,
+    "files": 223,
+    "lines": 41_774,
+    "lines of code": 30_246,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 44,
+    "modules with one importer": 45,
     "files over 500 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the walk": 60,

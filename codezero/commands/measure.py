@@ -59,6 +59,11 @@ the direction was not fitted on.
 ATTEMPTS = """  codezero judge FILE --audit          the same as `judge attempts FILE --audit`
   codezero judge attempts --help       what FILE holds
 """
+WARM = """GRPO learns from attempts of which some pass; where none does, a few supervised steps come first. The exam is
+the run's own, executed, the same before and after; no solution of a problem like one of it is learned.
+  codezero warm mbpp --steps 50 --into warm model.solver=DIR model.train=lora
+  codezero run model.solver=warm
+"""
 SETTING = re.compile(r"[+~]*[\w.@/]+=")  # how KEY=VALUE begins; a task does not
 PRELUDE_NAMES = ("none", "typing", "livecodebench")
 PRELUDE = f"imports that stand before every answer: {', '.join(PRELUDE_NAMES)} (default: the set's)"
@@ -93,6 +98,13 @@ def add(commands: Commands) -> None:
     }
     task = "try what a run has learned: attempts at a task, before and after"
     commands.add("ask", ask_solver, task, takes, settings="", epilog=ASK)
+    takes = {
+        "data": value(str, "DATA", "rows with solutions: a file, a folder, hub:USER/NAME or a set's name"),
+        "--steps": value(int, "N", "of 32 solutions each (default 100)", default=100),
+        "--into": value(Path, "DIR", "a new folder for the policy; begin with it by model.solver=DIR", required=True),
+    }
+    about = "supervised steps, for a model that solves nothing yet"
+    commands.add("warm", warm_solver, about, takes, epilog=WARM)
     _add_judge(commands)
     name = value(str, "NAME", "which one; `list` describes them, `all --report` compares the figures of README.md")
     rest = value(str, "...", "its own arguments, --json and --help too", nargs=argparse.REMAINDER)
@@ -183,6 +195,24 @@ def ask_solver(options: argparse.Namespace) -> int:
     request = AskRequest(text, tests, options.problem, options.level, options.samples, options.checkpoint or "")
     result = ask(config, request, say)
     return answer(options, result.to_json(), lambda: print_answers(result))
+
+
+def warm_solver(options: argparse.Namespace) -> int:
+    if options.steps < 1:
+        raise ConfigError(f"--steps={options.steps} is out of bounds; it must be 1 at least")
+    config = composed(options)
+    from codezero.ops.warm import warm
+
+    done = warm(config, options.data, options.steps, options.into, say)
+    exams = [f"{exam.label} {exam.interval}" if exam else "not measured" for exam in (done.before, done.after)]
+    first, last = done.likelihood[0], done.likelihood[-1]
+    lines = [
+        f"{done.solutions} solutions, {done.steps} steps: {first:.2f} to {last:.2f} nats a token",
+        f"before: {exams[0]}",
+        f"after:  {exams[1]}",
+        f"next: codezero run model.solver={done.model}",
+    ]
+    return answer(options, done, "\n".join(lines))
 
 
 def bench(options: argparse.Namespace) -> int:
