@@ -75,6 +75,8 @@ HOMES: dict[str, set[str]] = {
     "webauthn": {"login"},
     "cbor2": {"login"},
     "reasoning_gym": {"environments"},
+    "gguf": {"ops"},
+    "xllamacpp": {"ops"},
 }
 HEAVY = {"torch", "transformers", "trl", "peft", "accelerate", "datasets", "hivemind", "scipy", "matplotlib", "web3",
          "wandb", "openai"}  # fmt: skip
@@ -226,13 +228,13 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 
 BUDGETS = {
-    "files": 223,
-    "lines": 41_774,
-    "lines of code": 30_246,
+    "files": 227,
+    "lines": 42_689,
+    "lines of code": 30_964,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 45,
+    "modules with one importer": 47,
     "files over 500 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the walk": 60,

@@ -67,7 +67,7 @@ the run's own, executed, the same before and after; no solution of a problem lik
 SETTING = re.compile(r"[+~]*[\w.@/]+=")  # how KEY=VALUE begins; a task does not
 PRELUDE_NAMES = ("none", "typing", "livecodebench")
 PRELUDE = f"imports that stand before every answer: {', '.join(PRELUDE_NAMES)} (default: the set's)"
-POLICY = "whose newest checkpoint attempts them; also a checkpoint's folder or a model"
+POLICY = "whose best checkpoint, or newest, attempts them; also a checkpoint's folder or a model"
 # options that need the name of a set
 OF_A_SET: Arguments = {
     "--file": value(Path, "FILE", "of SET, or a folder; may be repeated", action="append", default=[]),

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def weights_digest(name: str) -> str:
 
     sha256 of the lines `NAME sha256-of-content`, sorted by name. Raises ModelError.
     """
-    folder = _folder(place_of(name))
+    folder = folder_of(place_of(name))
     files = sorted({path for pattern in (*DECIDING, WEIGHTS) for path in folder.glob(pattern)})
     if not any(path.suffix == ".safetensors" for path in files):
         raise ModelChoiceError(f"{name} has no weights as safetensors; give a directory written by save_pretrained")
@@ -48,14 +49,18 @@ def same_place(name: str) -> str:
     return str(Path(place).resolve()) if Path(place).is_dir() else place
 
 
-def _folder(name: str) -> Path:
+def folder_of(name: str, more: Sequence[str] = ()) -> Path:
+    """Where the files of a place are; of a hub id those that decide and `more` are fetched if needed.
+
+    Raises ModelError.
+    """
     if Path(name).is_dir():
         return Path(name)
     from huggingface_hub import snapshot_download  # pyright: ignore[reportUnknownVariableType] - slow to import
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=[*DECIDING, WEIGHTS]))
+        return Path(snapshot_download(name, allow_patterns=[*DECIDING, WEIGHTS, *more]))
     except HFValidationError as error:
         raise ModelChoiceError(f"{name} is neither a directory nor a hub id, which is OWNER/NAME") from error
     except (OSError, HfHubHTTPError, LocalEntryNotFoundError) as error:

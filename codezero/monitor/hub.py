@@ -183,11 +183,11 @@ def model_card(config: NodeConfig, fold: Fold, iteration: int) -> str:
         tags=["codezero", "grpo"],
     )
     exams, reward = "\n".join(start_and_end(fold.exams)), fold.newest("reward/mean")
-    rewards = f"judged by the frozen `{_model_name(config.evaluator.model)}`"
+    rewards = f"judged by the frozen `{bare_name(config.evaluator.model)}`"
     sources = {"rlvr": "executed", "hybrid": f"executed where a sandbox decides, else {rewards}"}
     rewards = sources.get(config.reward.mode, rewards)
     if function := config.reward.function:
-        rewards = f"made by `{_model_name(named(function))}`, this node's own code, of what is {rewards}"
+        rewards = f"made by `{bare_name(named(function))}`, this node's own code, of what is {rewards}"
     learned = "A LoRA adapter for" if adapter else "All weights, learned from"
     return f"""---
 {data.to_yaml()}
@@ -195,7 +195,7 @@ def model_card(config: NodeConfig, fold: Fold, iteration: int) -> str:
 
 # {config.hub.repository.rpartition("/")[2]}
 
-{learned} `{_model_name(base)}`, after {iteration} iterations of GRPO in a codezero swarm.
+{learned} `{bare_name(base)}`, after {iteration} iterations of GRPO in a codezero swarm.
 Rewards are {rewards}{"" if reward is None else f"; the mean of the newest iteration is {reward:.3f}"}.
 {exams}
 
@@ -203,7 +203,7 @@ Rewards are {rewards}{"" if reward is None else f"; the mean of the newest itera
 """
 
 
-def _model_name(name: str) -> str:
+def bare_name(name: str) -> str:
     """A folder of this machine is named by its last part alone."""
     return (name if REPOSITORY.fullmatch(name) else Path(name).name).replace("`", "'")
 
