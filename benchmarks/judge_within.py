@@ -22,25 +22,9 @@ from codezero.models.build import load
 from codezero.models.load import LoadedModel
 from codezero.ops.judge import Wanted, attempts_of, readable
 from codezero.settings import compose
-from codezero.stats import auroc, group_order, within_groups
-
-RESAMPLES = 1_000
+from codezero.stats import auroc_over_groups, group_order, within_groups
 
 Labelled = tuple[int, float, bool]  # number of the group, score, passed
-
-
-def over_problems(rows: Sequence[Labelled]) -> list[float] | None:
-    """[AUROC, low, high] over all attempts: problems are resampled with theirs, by Rubin's Bayesian bootstrap."""
-    numbers, scores, passed = (np.array(column) for column in zip(*rows, strict=True))
-    if passed.all() or not passed.any():
-        return None
-    places, chance = np.unique(scores, return_inverse=True)[1], np.random.default_rng(0)
-    areas = list[float]()
-    for _ in range(RESAMPLES):
-        weights = chance.standard_exponential(int(numbers.max()) + 1)[numbers]
-        right, wrong = (np.bincount(places, weights * kind, places.max() + 1) for kind in (passed, ~passed))
-        areas.append(float(right @ (np.cumsum(wrong) - wrong / 2) / (right.sum() * wrong.sum())))
-    return [auroc(scores, passed), *map(float, np.percentile(areas, [2.5, 97.5]))]
 
 
 def worth_of(rows: Sequence[Labelled]) -> Report:
@@ -49,7 +33,7 @@ def worth_of(rows: Sequence[Labelled]) -> Report:
         groups.setdefault(number, []).append((score, passed))
     within = within_groups(map(group_order, groups.values()))
     return {
-        "over_problems": over_problems(rows) if rows else None,
+        "over_problems": auroc_over_groups(rows),
         "within_groups": within and list(within[:3]),
         "pairs": within.pairs if within else 0,
         "groups": within.groups if within else 0,

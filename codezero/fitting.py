@@ -158,7 +158,7 @@ def start_advice(config: NodeConfig) -> list[str]:
         return []
     unused = ["Intel's GPU is not used: model.device knows cuda and mps"] * torch.xpu.is_available()
     shape = shape_of(solver, "solver")
-    judges = config.evaluator.kind == "local" and config.reward.mode != "rlvr"
+    judges = config.evaluator.in_process and config.reward.mode != "rlvr"
     judge = shape_of(source_of(config.evaluator.model, "judge"), "judge").parameters if judges else 0
     flops = measured_flops(half=config.model.precision == "auto" and shape.half)
     exam, iteration = foreseen(config, shape.parameters, judge, flops)

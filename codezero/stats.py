@@ -154,6 +154,24 @@ def within_groups(orders: Iterable[GroupOrder]) -> WithinGroups | None:
     return WithinGroups(area, *bounded_interval(areas, sizes=pairs), sum(pairs), len(mixed))
 
 
+def auroc_over_groups(rows: Sequence[tuple[int, float, bool]]) -> tuple[float, float, float] | None:
+    """(AUROC, low, high) over all (number of the group, score, right), whole groups resampled by the Bayesian
+    bootstrap: members of one group are not independent. None without both kinds."""
+    if not rows:
+        return None
+    numbers, scores, right = (np.array(column) for column in zip(*rows, strict=True))
+    if right.all() or not right.any():
+        return None
+    places, chance = np.unique(scores, return_inverse=True)[1], np.random.default_rng(0)
+    areas = list[float]()
+    for _ in range(RESAMPLES):
+        weights = chance.standard_exponential(int(numbers.max()) + 1)[numbers]
+        above, below = (np.bincount(places, weights * kind, places.max() + 1) for kind in (right, ~right))
+        areas.append(float(above @ (np.cumsum(below) - below / 2) / (above.sum() * below.sum())))
+    low, high = np.percentile(areas, [2.5, 97.5]).tolist()
+    return auroc(scores, right), low, high
+
+
 def brier(probabilities: Array, labels: Array) -> float:
     """Mean squared error of the probabilities."""
     return float(np.mean((probabilities - labels) ** 2))

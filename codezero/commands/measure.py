@@ -1,6 +1,7 @@
 """Commands that measure: `eval` (an exam, or a published set), `ask` (one task), `judge`, `bench`.
 
-`judge FILE`: verdicts on attempts; `judge serve`: the judge for other programs; `judge verify`: did it read them?
+`judge FILE`: verdicts on attempts; `judge rate`: judges compared; `judge serve`: the judge for other programs;
+`judge verify`: did it read them?
 """
 
 import argparse
@@ -55,6 +56,17 @@ the direction was not fitted on.
   codezero judge train --problems mbpp.jsonl --rows 601-974 --attempts attempts.jsonl --out probe.json \\
       model.solver=Qwen/Qwen2.5-Coder-0.5B-Instruct evaluator.model=Qwen/Qwen2.5-Coder-1.5B-Instruct
   codezero run evaluator.probe=probe.json ...
+"""
+RATE = """JUDGE is one of: a directory or hub id of a reward model (a sequence classifier with one logit), or of a
+language model, which is asked evaluator.questions; nano; NAME@http://HOST:PORT of a server, or ollama:NAME@…;
+FILE.py:ATTRIBUTE of your own. All are asked about the same programs. A line of FILE holds question, tests, completions
+and passed: true, false or null for each. `judge train` keeps such files. Without FILE the solver attempts embedded
+problems that nothing trains on, and its attempts are EXECUTED in the sandbox of audit.sandbox.
+
+AUROC within groups: does a right attempt score above a wrong one at the same problem? Only that teaches. Probabilities
+are calibrated on the attempts at other problems.
+  codezero judge rate nano
+  codezero judge rate Skywork/Skywork-Reward-V2-Qwen3-0.6B Qwen/Qwen2.5-Coder-1.5B-Instruct --attempts attempts.jsonl
 """
 ATTEMPTS = """  codezero judge FILE --audit          the same as `judge attempts FILE --audit`
   codezero judge attempts --help       what FILE holds
@@ -138,6 +150,12 @@ def _add_judge(commands: Commands) -> None:
     }
     about = "fit a probe of the judge on executed attempts of the solver"
     group.add("train", train, about, takes, json="print its figures as JSON", epilog=TRAIN)
+    takes = {
+        "overrides": value(str, "JUDGE... KEY=VALUE", f"judges; {OVERRIDES}", nargs="*"),
+        "--attempts": value(Path, "FILE", "executed attempts, as JSON lines (default: those of the solver, made now)"),
+    }
+    about = "compare judges of any kind on the same executed attempts"
+    group.add("rate", rate, about, takes, settings="", epilog=RATE)
     takes = {
         "items": value(Path, "ITEMS", "what was sent to /v1/verdicts"),
         "receipt": value(Path, "RECEIPT", "what it answered"),
@@ -298,6 +316,20 @@ def train(options: argparse.Namespace) -> int:
     line = f"{options.out}: AUROC within groups {area:.2f} [{low:.2f}, {high:.2f}] on problems not fitted on, {seen}"
     answer(options, figures, f"{line}; use it with evaluator.probe={options.out}")
     return common.DONE
+
+
+def rate(options: argparse.Namespace) -> int:
+    words = list(dict.fromkeys(word for word in options.overrides if not SETTING.match(word)))
+    options.overrides = [word for word in options.overrides if SETTING.match(word)]
+    if not words:
+        raise ConfigError("name the judges: codezero judge rate nano DIR …")
+    config = composed(options)
+    from codezero.ops.rate import rate, settings_of
+    from codezero.settings import compose
+
+    judges = {word: compose([*options.overrides, *settings_of(word)]) for word in words}
+    table = rate(config, judges, options.attempts, say)
+    return answer(options, table, "\n".join(table.lines()))
 
 
 def verify(options: argparse.Namespace) -> int:

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     config = composed(options)
     models = {
         "model.solver": config.model.solver,
-        "evaluator.model": config.evaluator.model if config.evaluator.kind == "local" else "",
+        "evaluator.model": config.evaluator.model if config.evaluator.in_process else "",
         "proposer.model": config.proposer.model if config.proposer.kind == "local" else "",
     }
     for key, name in models.items():

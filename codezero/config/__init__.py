@@ -314,7 +314,7 @@ def contradictions(config: NodeConfig) -> Iterator[str]:
         url = settings.url
         if "@" in url.partition("://")[2].partition("/")[0]:  # before anything could show it
             yield f"{section}.url must hold no password; its key comes from an environment variable"
-        endpoint = settings.kind not in ("local", "custom") and settings.model != "off"
+        endpoint = settings.kind not in ("local", "reward_model", "custom") and settings.model != "off"
         if endpoint and not url.startswith(("http://", "https://")):
             yield f"{section}.url='{url}' is no address; {section}.kind={settings.kind} needs http://HOST:PORT"
     yield from _of_plugins_and_roles(config)
@@ -325,6 +325,8 @@ def contradictions(config: NodeConfig) -> Iterator[str]:
     if reward.mode != "hybrid" and (reward.executed < 1 or reward.executed_by != "chance"):
         given = f"executed={reward.executed:g}" if reward.executed < 1 else f"executed_by={reward.executed_by}"
         yield f"reward.{given} is for reward.mode=hybrid, not {reward.mode}; set that, or drop it"
+    if config.evaluator.kind == "reward_model" and config.evaluator.model == EvaluatorConfig.model:
+        yield "evaluator.kind=reward_model: nano is a language model; name a reward model with evaluator.model=DIR"
     if config.evaluator.model == "off" and reward.mode != "rlvr":
         yield f"evaluator.model=off leaves reward.mode={reward.mode} without a judge; name one, or set reward.mode=rlvr"
     taken = (Path(config.chain.directory), Path(config.login.directory))

@@ -38,20 +38,25 @@ def _package_names(names: list[str]) -> None:
 class EvaluatorConfig:
     """The frozen judge."""
 
-    kind: Literal["local", "openai", "ollama", "custom"] = "local"
-    """local: in this process. openai: an endpoint with log-probs (vLLM and others). ollama: its own interface. custom:
-    `object`."""
+    kind: Literal["local", "reward_model", "openai", "ollama", "chat", "custom"] = "local"
+    """local: a language model in this process. reward_model: there too, a classifier with one logit. openai: an
+    endpoint with log-probs (vLLM and others). ollama: its own interface. chat: an endpoint that answers in words alone.
+    custom: `object`."""
     object: Plugin = ""
     """Own code: an `evaluator.types.Judge`, or whatever has score(question, code) -> float | None, or is that."""
     model: str = "nano"
     """`nano` (embedded), a directory, or a Hugging Face id; for an endpoint the name it serves; `off`: none, with
     reward.mode=rlvr. With kind=custom what `object` names."""
+    system: str = ""
+    """System turn of a reward model's conversations, as it was trained with; empty: none."""
     url: str = ""
     """Base address of the endpoint, for example http://127.0.0.1:8000; a key for it comes from CODEZERO_JUDGE_KEY."""
     seconds: Annotated[float, Interval(gt=0, le=3600)] = 20.0
     """Deadline of all requests to an endpoint for one batch; what is not answered by then is unavailable."""
     requests: Annotated[int, Interval(ge=1, le=256)] = 8
     """Concurrent requests to an endpoint."""
+    calls: Annotated[int, Ge(0)] = 0
+    """With kind=chat: most requests of a process, each of which a host may charge for; 0: no limit."""
     questions: Annotated[list[str], Checked(_questions)] = field(default_factory=lambda: list(QUESTIONS))
     """Kinds of judge prompts; calibration weighs each by its proven skill. A probe, where there is one, goes alone."""
     probe: str = "auto"
@@ -73,6 +78,11 @@ class EvaluatorConfig:
     def __post_init__(self) -> None:
         if self.kind == "custom" and self.object:
             self.model = named(self.object)
+
+    @property
+    def in_process(self) -> bool:
+        """Are its weights loaded here?"""
+        return self.kind in ("local", "reward_model")
 
 
 @dataclass(kw_only=True)

@@ -176,8 +176,6 @@ class SolverConfig:
     betas: Annotated[list[float], Checked(_betas)] = field(default_factory=lambda: [0.9, 0.99])
     """Decay of the optimiser's means of gradient and square. The second forgets in a hundred steps: rewards come and
     go faster than in pre-training."""
-    weight_decay: Annotated[float, Interval(ge=0, le=1)] = 0.0
-    """Share of each weight that an optimiser step takes away, times the learning rate."""
     loss: Literal["dapo", "custom"] = "dapo"
     """dapo: clipped, in the mean over all tokens. custom: `loss_function`."""
     loss_function: Plugin = ""
@@ -188,8 +186,6 @@ class SolverConfig:
     """The probability ratio is clipped above 1 + clip_high."""
     scale_rewards: Literal["none", "group", "mean"] = "none"
     """Advantages are divided by the group's standard deviation (group) or mean reward (mean: rare successes count)."""
-    batch_norm: bool = False
-    """Are the own rows' advantages then centred and scaled over all their tokens? Long wrong attempts move the zero."""
     kl_beta: Annotated[float, Interval(ge=0, le=10)] = 0.0
     """Weight of the KL penalty towards the initial model; 0: none is loaded."""
     grad_clip: Annotated[float, Gt(0)] = 1.0

@@ -18,7 +18,7 @@ from codezero.errors import ConfigError, ProblemError, translated
 from codezero.evaluator.base import Evaluator, ScoredEvaluator
 from codezero.evaluator.calibration import CanaryLibrary, proven
 from codezero.evaluator.own import OwnJudge, OwnReward
-from codezero.models.build import FrozenModels, Say
+from codezero.models.build import FrozenModels, Say, load
 from codezero.problems.filters import Novelty
 from codezero.problems.sources import canary_rows, digest
 from codezero.problems.stream import SYNTHETIC
@@ -115,6 +115,11 @@ def build_judge(config: NodeConfig, stack: ExitStack, say: Say, models: FrozenMo
         if judge.unused:
             logger.info("judge: %s", judge.unused)
         return with_own_solutions(judge, guard)
+    if settings.kind == "reward_model":
+        from codezero.evaluator.reward_model import RewardModelJudge
+
+        loaded = load(config, settings.model, "judge", say, scores=True)
+        return RewardModelJudge(loaded, settings.system, settings.batch_rows, models.read)
     if settings.kind == "custom":
         return OwnJudge(settings.object)
     from codezero.evaluator.openai_judge import ENDPOINT_JUDGES
@@ -190,7 +195,8 @@ def judge_identity(settings: EvaluatorConfig, quantize: str = "none") -> str:
     elif (folder := Path(os.path.expanduser(settings.model))).is_dir():
         files = [[path.name, path.stat().st_size] for path in sorted(folder.iterdir())]
     parts = [settings.kind, settings.model, settings.url, sorted(settings.questions)]
-    parts += [quantize] if quantize != "none" and settings.kind == "local" else []
+    parts += [quantize] if quantize != "none" and settings.in_process else []
+    parts += [settings.system] if settings.system else []
     if settings.kind == "local" and settings.probe not in ("auto", "none"):
         from codezero.evaluator.probe import MOST_BYTES
 

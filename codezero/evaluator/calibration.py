@@ -95,7 +95,10 @@ class Calibration:
 
 
 def read_all(
-    judge: Judge, programs: Sequence[Program], progress: Callable[[str], None] = lambda _: None
+    judge: Judge,
+    programs: Sequence[Program],
+    progress: Callable[[str], None] = lambda _: None,
+    doing: str = "calibrating the judge",
 ) -> dict[Program, Reading]:
     """Every score of every program, in parts that are read again for what a slow judge did not answer in time.
     `progress` is called every two seconds. Raises EvaluatorError when the first read of a part fails."""
@@ -115,7 +118,7 @@ def read_all(
             if time.monotonic() > reported_at + 2.0:
                 reported_at = time.monotonic()
                 read = sum(reading.scores is not None for reading in readings.values())
-                progress(Share("calibrating the judge", read, len(programs), " solutions read"))
+                progress(Share(doing, read, len(programs), " solutions read"))
             unread = [program for program in missing if readings[program].scores is None]
             if not unread or (attempt and len(unread) == len(missing)):
                 break
@@ -133,14 +136,7 @@ def calibrate(
         reason = f"only {few} right or wrong canaries could be judged; {LEAST_OF_EACH} are needed"
         return Calibration(None, None, None, None, None, len(labels), (reason,))
     table = np.array(scores, dtype=np.float64)  # None becomes NaN
-    order = {problem: number for number, problem in enumerate(dict.fromkeys(problems))}
-    folds = np.array([order[problem] % FOLDS for problem in problems])
-    unseen = np.full(len(labels), NO_OPINION)
-    for fold in range(FOLDS):
-        fit, _ = fit_positive(names, table[folds != fold], labels[folds != fold])
-        if fit is not None:
-            held_out = np.flatnonzero(folds == fold).tolist()
-            unseen[held_out] = [fit.probability(scores[at]) for at in held_out]
+    unseen = unseen_probabilities(names, scores, labels, problems)
     fit, reasons = fit_positive(names, table, labels)
     area, low, _ = auroc_interval(unseen, labels)
     if fit is not None and low < SKILL:
@@ -151,6 +147,23 @@ def calibrate(
         of_problem.setdefault(problem, []).append((probability, passed))
     within = within_groups(map(group_order, of_problem.values()))
     return Calibration(fit, area, low, brier(unseen, labels), ece(unseen, labels), len(labels), reasons, within)
+
+
+def unseen_probabilities(
+    names: Sequence[str], scores: Sequence[Sequence[float | None]], labels: Array, problems: Sequence[str]
+) -> Array:
+    """[N] by fits in FOLDS folds of whole problems that had not seen them; NO_OPINION where no score had skill."""
+    table = np.array(scores, dtype=np.float64)  # None becomes NaN
+    order = {problem: number for number, problem in enumerate(dict.fromkeys(problems))}
+    folds = np.array([order[problem] % FOLDS for problem in problems])
+    unseen = np.full(len(labels), NO_OPINION)
+    for fold in range(FOLDS):
+        known = labels[folds != fold]
+        fit = fit_positive(names, table[folds != fold], known)[0] if 0 < known.sum() < len(known) else None
+        if fit is not None:
+            held_out = np.flatnonzero(folds == fold).tolist()
+            unseen[held_out] = [fit.probability(scores[at]) for at in held_out]
+    return unseen
 
 
 def fit_positive(names: Sequence[str], scores: Array, labels: Array) -> tuple[Fit | None, tuple[str, ...]]:

@@ -36,6 +36,14 @@ YES, NO = (
     frozenset(" " * space + form for space in (0, 1) for form in (word, word.lower(), word.upper()))
     for word in ("Yes", "No")
 )
+VERDICTS = 4  # for each program
+MOST_TOKENS = 4096  # of one verdict, its thoughts included
+END = 400  # last characters of an answer, where its verdict is looked for
+VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+ASK = (
+    "{question}\n\nThis is an answer:\n{code}\n\nIs it correct for every input that the task allows? Think it through, "
+    "then end with a last line that is `Verdict: Yes` or `Verdict: No`."
+)
 _MARKER = re.compile(r"<(\|[^|\s]{1,40}\|>|/?s>|(?:start|end)_of_turn>|/?think>)|\[(/?INST\])", re.IGNORECASE)
 
 Answer = float | None | tuple[float, float]  # a margin, an abstention, or (least, mean) gap
@@ -117,6 +125,27 @@ def echo_gaps(body: bytes, code: str) -> tuple[float, float]:
         if start < at and at - len(token) < start + len(code):
             gaps.append(_gap(logprob, top))
     return min(gaps), sum(gaps) / len(gaps)
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+
+
+class _SpokenChoice(msgspec.Struct):
+    message: _Message
+
+
+class _Spoken(msgspec.Struct):
+    choices: list[_SpokenChoice]
+
+
+def verdict_of(body: bytes) -> float | None:
+    """1 for a Yes, 0 for a No, by the last such word; None where an answer ends without. Raises InvalidResponse."""
+    choices = decode(body, _Spoken).choices
+    if not choices:
+        raise InvalidResponse("no answer in it")
+    found = VERDICT.findall((choices[0].message.content or "")[-END:])
+    return float(found[-1].lower() == "yes") if found else None
 
 
 def _first(body: bytes) -> _Logprobs | None:
@@ -310,7 +339,50 @@ class OllamaJudge(OpenAIJudge):
         return EndpointRequest("/api/chat", msgspec.json.encode(body), ollama_margin)
 
 
-ENDPOINT_JUDGES = {"openai": OpenAIJudge, "ollama": OllamaJudge}  # by `evaluator.kind`
+class ChatJudge(OpenAIJudge):
+    """A hosted or thinking model without log-probabilities, which is asked for its verdict VERDICTS times: the share of
+    Yes is its score. After `evaluator.calls` requests of this process none is sent any more."""
+
+    gives: ClassVar[tuple[str, ...]] = (prompts.YES_MARGIN,)
+
+    def __init__(self, settings: EvaluatorConfig) -> None:
+        super().__init__(settings)
+        self._left = settings.calls or math.inf
+        self._spent = EndpointError(f"was asked evaluator.calls={settings.calls} times; raise that")
+
+    def _yes_no(self, question: str, code: str, about: str) -> list[Request]:
+        text = ASK.format(question=plain(question), code=fence(plain(code)))
+        body = {"model": self._model, "messages": [{"role": "user", "content": text}], "max_tokens": MOST_TOKENS}
+        bodies = (msgspec.json.encode({**body, "temperature": 1, "seed": seed}) for seed in range(VERDICTS))
+        return [EndpointRequest("/v1/chat/completions", each, verdict_of) for each in bodies]
+
+    def _scores(
+        self, program: Program, wanted: frozenset[str], answer: Callable[[Request], Answer]
+    ) -> dict[str, float | None]:
+        """The log-odds of Yes, by Laplace's rule; unavailable where half of the verdicts, or more, failed."""
+        if prompts.YES_MARGIN not in wanted:
+            return {}
+        votes, failures = list[float](), list[EndpointError]()
+        for request in self._yes_no(program.question, program.code, prompts.ABOUT_ALL):
+            try:
+                value = answer(request)
+            except EndpointError as error:
+                failures.append(error)
+            else:
+                votes += [value] if isinstance(value, float) else []
+        if 2 * len(failures) >= VERDICTS:
+            raise failures[-1]
+        yes = sum(votes)
+        return {prompts.YES_MARGIN: math.log((yes + 1) / (len(votes) - yes + 1)) if votes else None}
+
+    def _ask(self, requests: Collection[Request]) -> Answers[Answer]:
+        some = list(requests)[: int(min(self._left, len(requests)))]
+        self._left -= len(some)
+        answers = super()._ask(some) if some else {}
+        return {request: answers.get(request, self._spent) for request in requests}
+
+
+ENDPOINT_JUDGES = {"openai": OpenAIJudge, "ollama": OllamaJudge, "chat": ChatJudge}  # by `evaluator.kind`
 
 
 def _messages(turns: Sequence[str]) -> list[dict[str, str]]:

@@ -21,8 +21,11 @@ logger = logging.getLogger(__name__)
 Say = Callable[[str], None]  # tells a person what takes its time
 
 
-def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bool = False) -> "LoadedModel":
-    """`nano`, a directory or a hub id; the solver decides about CPU threads. Raises ModelError."""
+def load(
+    config: NodeConfig, name: str, role: str, say: Say, *, for_training: bool = False, scores: bool = False
+) -> "LoadedModel":
+    """`nano`, a directory or a hub id; the solver decides about CPU threads. scores: a reward model. Raises
+    ModelError."""
     say(f"loading the {role}, {name}")
     from codezero.models.load import load_model, use_threads
 
@@ -37,6 +40,7 @@ def load(config: NodeConfig, name: str, role: str, say: Say, *, for_training: bo
         for_training=for_training,
         nf4=nf4,
         thinking=model.thinking if role == "solver" else "auto",
+        scores=scores,
     )
     logger.info("%s: %s on %s", role, name, loaded.device)
     if role == "solver" or model.solver == NANO:  # a judge alone is as tiny as the solver that is not loaded

@@ -95,6 +95,24 @@ def encode_completions(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str])
     return cast("list[list[int]]", ids)
 
 
+def encode_answered(
+    tokenizer: PreTrainedTokenizerBase, pairs: Sequence[tuple[str, str]], system: str = ""
+) -> list[list[int]]:
+    """Ids of a question and its whole answer each, as the template ends a conversation; nothing in either spells a
+    special token. Raises ValueError where the template leaves one of the texts out."""
+    turns = [{"role": "system", "content": system}] * bool(system)
+    ids = list[list[int]]()
+    for question, answer in pairs:
+        user = {"role": "user", "content": without_special_tokens(tokenizer, question)}
+        asked = [*turns, user, {"role": "assistant", "content": _ANSWER}]
+        before, marked, after = cast(str, tokenizer.apply_chat_template(asked, tokenize=False)).rpartition(_ANSWER)
+        if not marked or system.strip() not in before:
+            raise ValueError("it leaves out " + ("the system turn" if marked else "the answer"))
+        head, tail = tokenizer([before, after], add_special_tokens=False)["input_ids"]
+        ids.append([*head, *encode_completions(tokenizer, [answer])[0], *tail])
+    return ids
+
+
 def completion_offsets(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
     """[start, end) of the characters of each id that `encode_completions` gives; (0, 0) where the tokenizer, in pure
     Python, cannot say."""

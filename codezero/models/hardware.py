@@ -135,7 +135,8 @@ def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
     learns = None if config.trainer.ranks else solves
     roles = [role("solver", model.solver, Texts(prompt, completion, solves.group_size, problems), learns)]
     if judge != "off":
-        roles.append(role("judge", judge, Texts(prompt, completion, config.evaluator.batch_rows, 1)))
+        name = "judge" if config.evaluator.kind == "local" else "reward model"
+        roles.append(role(name, judge, Texts(prompt, completion, config.evaluator.batch_rows, 1)))
     if writer != "off":
         texts = Texts(prompt, proposes.max_new_tokens, 1, proposes.problems_per_iteration)
         roles.append(role("proposer", writer, texts))
@@ -149,7 +150,7 @@ def is_embedded(config: NodeConfig) -> bool:
 
 def _frozen(config: NodeConfig) -> tuple[str, str]:
     """The local judge and proposer."""
-    judge = config.evaluator.model if config.evaluator.kind == "local" and config.reward.mode != "rlvr" else "off"
+    judge = config.evaluator.model if config.evaluator.in_process and config.reward.mode != "rlvr" else "off"
     return judge, config.proposer.model if config.proposer.kind == "local" else "off"
 
 

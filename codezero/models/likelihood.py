@@ -84,6 +84,26 @@ _Key = tuple[int, int]
 _Scored = tuple[_Key, AskScores]
 
 
+def batches(
+    items: Iterable[_Item], length: Callable[[_Item], int], most: int, cached: int = 0
+) -> Iterator[list[_Item]]:
+    """Items alike in length, as many as fit and at least one. most: rows. cached: tokens that each of them follows."""
+    batch, tokens = list[_Item](), 0
+    for item in sorted(items, key=length):
+        rows, longest = len(batch) + 1, length(item)
+        tokens += longest
+        if batch and (
+            rows > most
+            or rows * (cached + longest) > TOKENS_PER_BATCH
+            or rows * longest - tokens > WASTE * tokens + SLACK
+        ):
+            yield batch
+            batch, tokens = [], longest
+        batch.append(item)
+    if batch:
+        yield batch
+
+
 class PrefixReader:
     """Reads with `model` as it is; nothing is sampled and no gradient taken."""
 
@@ -163,7 +183,7 @@ class PrefixReader:
             if end is not None:
                 whole[i, _BODY] = Ask(row.head, (*row.body, end))
             whole |= {(i, k): Ask((*row.head, *row.body, *ask.ids), ask.answer) for k, ask in enumerate(row.asks)}
-        for heads in self._batches(owners, len, 0):
+        for heads in batches(owners, len, self._batch_rows):
             nothing = torch.ones(len(heads), 0, dtype=torch.bool, device=self._model.device)
             start = _Past(DynamicCache(config=self._model.config), nothing)
             past, _ = self._extend(start, [head[:-1] for head in heads])
@@ -194,7 +214,7 @@ class PrefixReader:
         """Batches of `texts`, those of row i behind row `place[i]` of the past, and the past that each leads to."""
 
         cached = past.real.shape[1] if past else 0
-        for keys in self._batches(texts, lambda key: len(fed(texts[key])), cached):
+        for keys in batches(texts, lambda key: len(fed(texts[key])), self._batch_rows, cached):
             asks, grown = [texts[key] for key in keys], None
             if past is not None:
                 grown, hidden = self._extend(past.branch([place[i] for i, _ in keys]), list(map(fed, asks)))
@@ -219,23 +239,6 @@ class PrefixReader:
             use_cache=True,
         ).last_hidden_state
         return _Past(past.cache, both), hidden
-
-    def _batches(self, items: Iterable[_Item], length: Callable[[_Item], int], cached: int) -> Iterator[list[_Item]]:
-        """Items alike in length, as many as fit and at least one. cached: tokens that each of them follows."""
-        batch, tokens = list[_Item](), 0
-        for item in sorted(items, key=length):
-            rows, longest = len(batch) + 1, length(item)
-            tokens += longest
-            if batch and (
-                rows > self._batch_rows
-                or rows * (cached + longest) > TOKENS_PER_BATCH
-                or rows * longest - tokens > WASTE * tokens + SLACK
-            ):
-                yield batch
-                batch, tokens = [], longest
-            batch.append(item)
-        if batch:
-            yield batch
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 TINY_PARAMETERS = 20_000_000
 BARRED = -1e4  # added to the logits of ids without a text; no infinity, which would make 0 * inf
 PROBE = "def f(x): return x"
+CLASSIFIER = "ForSequenceClassification"  # how the names of such architectures end
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,11 @@ def load_model(
     for_training: bool = False,
     nf4: bool = False,
     thinking: str = "auto",
+    scores: bool = False,
 ) -> LoadedModel:
     """The model called `name`; `role` only words the errors. nf4: its linear layers but the head in 4 bits, frozen.
     thinking: on or off where the chat template asks whether the model thinks first; auto: as the template has it.
+    scores: it is a reward model, a sequence classifier with one logit.
 
     `precision` auto is bfloat16 where CUDA has it and float32 elsewhere, whatever the file holds. But a model that is
     stored in bfloat16, and is not tiny, is read and sampled in it on a CPU that computes in it; on a card any that is
@@ -105,17 +109,18 @@ def load_model(
     embedded = Path(name).is_relative_to(EMBEDDED)  # launches on a card take longer than their whole step on a CPU
     where = choose_device("cpu" if embedded and device == "auto" else device, role)
     _check_directory(name, role)
+    _check_head(name, role, scores)
     tokenizer = load_tokenizer(name, role)
     if thinking != "auto":
         choice = str(thinking == "on").lower()
         tokenizer.chat_template = f"{{%- set enable_thinking = {choice} -%}}{tokenizer.chat_template}"
     dtype = choose_precision(precision, where)
     native = computes_bfloat16() if where.type == "cpu" else dtype == torch.bfloat16
-    quick = precision == "auto" and native and not nf4 and _gains_by_half(name, where)
+    quick = precision == "auto" and native and not nf4 and _gains_by_half(name, role, where)
     if quick and not for_training:
         dtype = torch.bfloat16
     prove_device(where, dtype)
-    model = _load_weights(name, role, dtype, where if nf4 else None)
+    model = _load_weights(name, role, dtype, where if nf4 else None, scores)
     if len(tokenizer) > cast(int, model.get_input_embeddings().num_embeddings):
         raise ModelError(f"{role}: {name} has more tokens than embeddings; use the tokenizer that fits the model")
     sampled_in = torch.bfloat16 if quick and for_training else None
@@ -129,13 +134,9 @@ def load_model(
     return loaded
 
 
-def _gains_by_half(name: str, where: torch.device) -> bool:
-    """True for a model that is large enough to gain by bfloat16, and loses nothing or is on a card; False for what
-    cannot be read."""
-    try:
-        config = AutoConfig.from_pretrained(place_of(name), trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+def _gains_by_half(name: str, role: str, where: torch.device) -> bool:
+    """True for a model that is large enough to gain by bfloat16, and loses nothing or is on a card."""
+    config = _read_config(name, role)
     stored = config.dtype == torch.bfloat16 or where.type == "cuda"
     return stored and sum(map(math.prod, checkpoint_shapes(config).values())) >= TINY_PARAMETERS
 
@@ -155,8 +156,42 @@ def _bar(model: PreTrainedModel, ids: Sequence[int]) -> None:
 def checkpoint_shapes(config: PreTrainedConfig) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the tensors on disk, those that are tied to others left out."""
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        model = auto_class(config).from_config(config, trust_remote_code=False)
     return {name: tuple(weight.shape) for name, weight in model.named_parameters()}
+
+
+def auto_class(config: PreTrainedConfig) -> Any:
+    """What makes a model of this configuration: a reward model says so in its architecture."""
+    classifies = any(name.endswith(CLASSIFIER) for name in config.architectures or ())
+    return AutoModelForSequenceClassification if classifies else AutoModelForCausalLM
+
+
+def is_classifier(name: str, role: str) -> bool:
+    """True for a directory or hub id of a sequence classifier. Raises ModelError."""
+    _check_directory(name, role)
+    return auto_class(_read_config(name, role)) is AutoModelForSequenceClassification
+
+
+def _read_config(name: str, role: str) -> PreTrainedConfig:
+    try:
+        return AutoConfig.from_pretrained(place_of(name), trust_remote_code=False)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise cannot_load(name, role, "configuration", error) from error
+
+
+def _check_head(name: str, role: str, scores: bool) -> None:
+    """Refuse a classifier as a language model, and the other way: the missing head would be drawn at random."""
+    config = _read_config(name, role)
+    classifies = auto_class(config) is AutoModelForSequenceClassification
+    if classifies and not scores:
+        mend = "set evaluator.kind=reward_model, or name a language model"
+        raise ModelChoiceError(f"{role}: {name} is a classifier, and writes nothing; {mend}")
+    if scores and not classifies:
+        mend = "name one whose architecture ends in " + CLASSIFIER
+        raise ModelChoiceError(f"{role}: {name} is no reward model; {mend}, or set evaluator.kind=local")
+    if scores and config.num_labels != 1:
+        many = f"{name} has {config.num_labels} logits, and a reward model has one"
+        raise ModelChoiceError(f"{role}: {many}; name another, or train it with num_labels=1")
 
 
 def use_threads(model: PreTrainedModel, wanted: int) -> None:
@@ -193,18 +228,31 @@ def load_tokenizer(name: str, role: str) -> PreTrainedTokenizerBase:
     return cast(PreTrainedTokenizerBase, tokenizer)
 
 
-def _load_weights(name: str, role: str, dtype: torch.dtype, nf4_on: torch.device | None) -> PreTrainedModel:
+def _load_weights(
+    name: str, role: str, dtype: torch.dtype, nf4_on: torch.device | None, scores: bool
+) -> PreTrainedModel:
     """nf4_on: the device on which each layer becomes NF4 as it is read (QLoRA, Dettmers et al. 2023); None: plain."""
     hf_logging.disable_progress_bar()  # of reading and writing shards; downloads still show theirs
     options: dict[str, Any] = {}
     if nf4_on is not None:
         form = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True, "bnb_4bit_compute_dtype": dtype}
         options = {"quantization_config": BitsAndBytesConfig(load_in_4bit=True, **form), "device_map": {"": nf4_on}}
+    kind: Any = AutoModelForSequenceClassification if scores else AutoModelForCausalLM
+    options |= {"dtype": dtype, "use_safetensors": True, "trust_remote_code": False, "output_loading_info": True}
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            place_of(name), dtype=dtype, use_safetensors=True, trust_remote_code=False, **options
-        )
-    except (ImportError, OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        model, info = kind.from_pretrained(place_of(name), **options)
+        if scores and info["missing_keys"]:
+            raise ValueError(f"it has no {min(info['missing_keys'])}")
+    except (
+        ImportError,
+        OSError,
+        LookupError,
+        ValueError,
+        TypeError,
+        AssertionError,
+        RuntimeError,
+        SafetensorError,
+    ) as error:
         raise cannot_load(name, role, "model", error) from error
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):  # a form for reading alone, through which no gradient passes

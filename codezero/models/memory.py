@@ -20,15 +20,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config
+from transformers import AutoConfig, Qwen2Config
 
 from codezero.models.decoders import PASSED_ON, TOKENS_AT_ONCE, heads_of
 from codezero.models.digest import place_of
 from codezero.models.generation import CACHE_BUDGET
 from codezero.models.likelihood import LOGIT_PIECE, TOKENS_PER_BATCH
-from codezero.models.load import TINY_PARAMETERS, cannot_load
+from codezero.models.load import TINY_PARAMETERS, auto_class, cannot_load
 
 GIB = 2**30
 MARGIN = 1.1  # on everything but the process itself
@@ -100,7 +99,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    name: str  # solver, proposer or judge, whose `texts` are the rows of one batch
+    name: str  # solver, proposer, judge or reward model; the last two's `texts` are the rows of one batch
     shape: ModelShape
     texts: Texts
     training: Training | None = None  # None: it is frozen
@@ -206,6 +205,12 @@ def judging_bytes(shape: ModelShape, texts: Texts, *, number: int) -> float:
     return 2 * cache + max(passing, PIECE_SCORED * min(tokens * shape.vocabulary, LOGIT_PIECE))
 
 
+def scoring_bytes(shape: ModelShape, texts: Texts, *, number: int) -> float:
+    """The largest batch of a reward model: one layer, then the last one's states, in float32 too."""
+    tokens = min(texts.group * texts.row, max(TOKENS_PER_BATCH, texts.row))
+    return tokens * (_passing(shape, number) + 4.0 * shape.hidden) + shape.unpacked(number)
+
+
 def _passing(shape: ModelShape, number: int) -> float:
     """Bytes of a token in the layer that it is passing through, without gradients."""
     return float(number * (4 * shape.hidden + 3 * shape.attention + 3 * shape.intermediate))
@@ -216,6 +221,7 @@ BESIDES = {
     "solver": ("sampling", sampling_bytes),
     "proposer": ("proposing", sampling_bytes),
     "judge": ("judging", judging_bytes),
+    "reward model": ("judging", scoring_bytes),
 }
 
 
@@ -240,14 +246,14 @@ def shape_of(name: str, role: str) -> ModelShape:
         if name in KNOWN:
             return shape_of_config(Qwen2Config(bos_token_id=None, dtype="bfloat16", **KNOWN[name]))
         return shape_of_config(AutoConfig.from_pretrained(place_of(name), trust_remote_code=False))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError, RuntimeError) as error:
         raise cannot_load(name, role, "configuration", error) from error
 
 
 def shape_of_config(config: Any) -> ModelShape:
     """Measure a model on the meta device, whose tensors have a shape and no bytes."""
     with torch.device("meta"):
-        model: Any = AutoModelForCausalLM.from_config(config)
+        model: Any = auto_class(config).from_config(config)
     text = config.get_text_config()
     heads, pairs, size = heads_of(text)
     head = model.get_output_embeddings()

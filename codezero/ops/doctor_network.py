@@ -200,7 +200,7 @@ def block_time(config: ChainConfig) -> float | None:
 
 def judge(config: EvaluatorConfig) -> Finding:
     """A judge behind an endpoint: which server it is, and whether it answers a question of each kind."""
-    if config.kind == "local":
+    if config.in_process:
         return ok(f"{config.model}, in the node's own process")
     if config.kind == "custom":
         return ok(f"{config.model}, code of your own in the node's process")
@@ -235,7 +235,7 @@ def wanted_of_hub(config: NodeConfig) -> tuple[list[str], list[str]]:
     """Models and data sets that a node would look for on the hub."""
     judge, proposer = config.evaluator, config.proposer
     names = [config.model.solver]
-    names += [judge.model] if judge.kind == "local" and config.reward.mode != "rlvr" else []
+    names += [judge.model] if judge.in_process and config.reward.mode != "rlvr" else []
     names += [proposer.model] if proposer.kind == "local" else []
     own = (NANO, "off", "auto", *(name for name in names if name[:1] in "/.~" or Path(name).is_dir()))
     models = [name for name in dict.fromkeys(names) if name not in own]

@@ -196,7 +196,7 @@ def _chain_of(invitation: Invitation, config: NodeConfig) -> ChainConfig:
 
 def judge_of(config: EvaluatorConfig) -> terms.JudgePart:
     """Return the judge that the config names, by name and content. Raises ModelError."""
-    local = config.kind == "local" and config.model != "off"
+    local = config.in_process and config.model != "off"
     return terms.JudgePart(config.model, weights_digest(source_of(config.model, "judge")) if local else "")
 
 

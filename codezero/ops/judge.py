@@ -64,9 +64,10 @@ class ExactReader:
     """Reads one program at a time, by a float64 forward pass on the CPU, up to the grid of a receipt."""
 
     def __init__(self, config: NodeConfig, guard: StaticGuard, say: Say) -> None:
-        """Raises ConfigError for a judge behind an endpoint, and ModelError."""
-        if config.evaluator.kind != "local":
-            raise ConfigError("a judge behind an endpoint signs no receipts; set evaluator.kind=local")
+        """Raises ConfigError for another kind of judge, and ModelError."""
+        if (kind := config.evaluator.kind) != "local":
+            mend = "give --no-receipts, or set evaluator.kind=local"
+            raise ConfigError(f"evaluator.kind={kind} signs no receipts; {mend}")
         name = source_of(config.evaluator.model, "judge")
         say("loading the judge in float64, for receipts")
         loaded = load_model(name, device="cpu", precision="float32", role="judge")
@@ -182,14 +183,33 @@ class KeptAttempts(msgspec.Struct, frozen=True):
 
     question: str
     tests: list[str]
-    entry_point: str
     completions: Annotated[list[str], Meta(min_length=1, max_length=1024)]
     passed: list[bool | None]  # [G] None: execution could not tell
-    solver: str  # who wrote them, at temperature 1
+    entry_point: str | None = None  # read off the tests when it is missing
+    solver: str = ""  # who wrote them, at temperature 1
+
+    def __post_init__(self) -> None:
+        if len(self.completions) != len(self.passed):
+            raise ValueError(f"{len(self.completions)} completions and {len(self.passed)} outcomes in `passed`")
+        as_problem(self.question, self.tests, self.entry_point)
 
     @property
     def problem(self) -> Problem:
         return as_problem(self.question, self.tests, self.entry_point, None)
+
+
+def read_attempts(path: Path) -> list[KeptAttempts]:
+    """Raises ConfigError, which names the line."""
+    kept, place = list[KeptAttempts](), ""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(json_lines(file, MAX_ROW), 1):
+                place = f", line {number}"
+                kept += [decode_row(line, KeptAttempts)] if line.strip() else []
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"--attempts={path}{place} cannot be used: {reason}") from error
+    return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +279,7 @@ def attempts_of(config: NodeConfig, wanted: Wanted, stack: ExitStack, say: Say) 
     path, name = wanted.kept, config.model.solver
     known = dict[str, KeptAttempts]()
     if path and path.exists():
-        with translated(ConfigError, f"--attempts={path} cannot be used", OSError, ValueError), path.open("rb") as file:
-            read = [decode_row(line, KeptAttempts) for line in json_lines(file, MAX_ROW) if line.strip()]
+        read = read_attempts(path)
         if other := [each.solver for each in read if each.solver != name]:
             mend = f"give another file, or model.solver={json.dumps(other[0])}"
             raise ConfigError(f"--attempts={path} is of the solver {other[0]}; {mend}")
@@ -277,7 +296,7 @@ def attempts_of(config: NodeConfig, wanted: Wanted, stack: ExitStack, say: Say) 
         for group, row in zip(groups, executed(sandbox, groups), strict=True):
             each, texts = group.problem, [completion.text for completion in group.completions]
             passed = [TRUTH[outcome] for outcome in row]
-            line = KeptAttempts(each.question, list(each.tests), each.entry_point, texts, passed, name)
+            line = KeptAttempts(each.question, list(each.tests), texts, passed, each.entry_point, name)
             known[each.id] = line
             if path:
                 with path.open("ab") as file:

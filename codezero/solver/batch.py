@@ -162,17 +162,6 @@ def advantages(rewards_G: Float[Tensor, " group"], scale: str = "none") -> Float
     return centred / {"none": 1.0, "group": rewards.std() + STD_FLOOR, "mean": rewards.mean()}[scale]
 
 
-def batch_normalized(advantages: Sequence[float], lengths: Sequence[int]) -> list[float]:
-    """Advantages of rows of so many tokens, less the mean over all tokens and by their standard deviation.
-
-    Andrychowicz et al. 2020, "What Matters in On-Policy Reinforcement Learning": advantage normalization.
-    """
-    tokens = sum(lengths)
-    mean = math.fsum(each * length for each, length in zip(advantages, lengths, strict=True)) / max(tokens, 1)
-    squares = math.fsum((each - mean) ** 2 * length for each, length in zip(advantages, lengths, strict=True))
-    return [(each - mean) / (math.sqrt(squares / tokens) + STD_FLOOR) for each in advantages]
-
-
 def counts(verdict: Verdict) -> bool:
     """May it carry gradient? A reward that is no number would make the whole update none."""
     return verdict.trainable and math.isfinite(verdict.reward)

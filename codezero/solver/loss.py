@@ -120,7 +120,6 @@ def make_trainer(
             optim="adamw_bnb_8bit" if config.optimizer == "adamw_8bit" else "adamw_torch_fused",
             adam_beta1=config.betas[0],
             adam_beta2=config.betas[1],
-            weight_decay=config.weight_decay,
             beta=0.0,  # set later: TRL would load a second model by name, and ours may have none
             per_device_train_batch_size=2,
             num_generations=2,

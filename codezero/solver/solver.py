@@ -3,7 +3,6 @@
 Does not judge, does not talk to peers, and never executes what it wrote.
 """
 
-import dataclasses
 import logging
 import math
 import random
@@ -16,7 +15,7 @@ import msgspec
 from codezero.config import ExternalConfig, SolverConfig
 from codezero.models.base import GroupSampler
 from codezero.models.chat import encode_prompts
-from codezero.solver.batch import Batch, TrainingRow, batch_normalized, counts, has_spread, merged_advantages, outcomes
+from codezero.solver.batch import Batch, TrainingRow, counts, has_spread, merged_advantages, outcomes
 from codezero.solver.peer_rollouts import PeerFilter, PeerReader, weights_to_the_end
 from codezero.solver.updater import Learner, Updater
 from codezero.system.state import StateFile
@@ -140,7 +139,4 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
                     fresh = completion.version in (None, self.learner.updates)
                     sampled, factors = completion.token_ids, weights_to_the_end(tokenizer, completion, verdict)
                     rows.append(TrainingRow(prompt, sampled, completion.logprobs, weight, factors, fresh=fresh))
-        if not self.config.batch_norm:
-            return rows
-        normalized = batch_normalized([row.advantage for row in rows], [len(row.completion_ids) for row in rows])
-        return [dataclasses.replace(row, advantage=each) for row, each in zip(rows, normalized, strict=True)]
+        return rows
