@@ -131,6 +131,7 @@ class MbppRow(msgspec.Struct, frozen=True):
     test_setup_code: _Text = ""
     test_imports: Annotated[list[_Text], Meta(max_length=MAX_TESTS)] = []
     code: _Text = ""
+    entry_point: Annotated[str, Meta(max_length=128)] = ""  # of own rows; MBPP has none, and it is read off the tests
 
     def parts(self) -> tuple[str, tuple[str, ...], str]:
         """Question, tests with what stands before each, and entry point. Raises ProblemError."""
@@ -139,7 +140,7 @@ class MbppRow(msgspec.Struct, frozen=True):
             raise ProblemError("the question (text or prompt) is empty")
         setup = "\n".join(filter(None, (self.test_setup_code, *self.test_imports)))
         tests = tuple(f"{setup}\n{test}" if setup else test for test in self.test_list)
-        return question, tests, parse_tests(tests, reference=self.code)[0]
+        return question, tests, parse_tests(tests, self.entry_point or None, reference=self.code)[0]
 
 
 def _most_called(trees: Sequence[ast.Module], builtins: frozenset[str]) -> str:

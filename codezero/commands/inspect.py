@@ -20,6 +20,17 @@ if TYPE_CHECKING:
 
 AT_ONCE = 32  # rows whose references are executed together
 EXAMPLES = 3  # refusals that are shown of each reason
+FROM_PACKAGE = """A problem is a function of a file's top level with a description and two tests: doctests that show a
+literal value, or asserts of the package's test_*.py. The source is read and never imported. In the sandbox the function
+must pass its tests, and stubs must not. Its row keeps package, version, file and licence. One function of five is the
+exam's, by its name and `seed`. What is printed says why the other functions are no problem.
+
+examples:
+  pip install --target /tmp/toolz toolz
+  codezero data from-package /tmp/toolz
+  codezero run 'data.sources=[problems/toolz/train.jsonl]' 'evals.sources=[problems/toolz/exam.jsonl]'
+  codezero eval mbpp --file problems/toolz/exam.jsonl evals.temperature=0
+"""
 PUBLIC = ("id", "source", "style", "entry_point", "level", "question", "tests")  # of a problem, for a solver to know
 
 
@@ -45,6 +56,12 @@ def add(commands: Commands) -> None:
     data.add("show", data_show, first, {**source, "--count": count}, json="print JSON")
     usable = "count the problems that are usable, and why others are not; EXECUTES their references in a sandbox"
     data.add("check", data_check, usable, source, json="print JSON")
+    own = "make problems of a package's functions and doctests; EXECUTES the functions in a sandbox"
+    takes = {
+        "package": value(str, "NAME|DIR", "an installed package, or a folder with source"),
+        "--into": value(Path, "FOLDER", "where train.jsonl and exam.jsonl are written (default problems/NAME)"),
+    }
+    data.add("from-package", data_from_package, own, takes, json="print JSON", epilog=FROM_PACKAGE)
 
 
 def status(options: argparse.Namespace) -> int:
@@ -177,6 +194,35 @@ def data_check(options: argparse.Namespace) -> int:
     result = {"rows": rows, "usable": count, "refused": refused, "examples": examples, "references": executed}
     answer(options, result, "\n".join(lines))
     return DONE if count else FAILED
+
+
+def data_from_package(options: argparse.Namespace) -> int:
+    """FAILED when no function became a problem; then nothing is written. Raises ConfigError and SandboxError."""
+    config = composed(options)
+    from codezero.environments.code import CodeEnvironment
+    from codezero.problems.filters import Screen
+    from codezero.problems.functions import find_sources, prove, read_package, write_rows
+    from codezero.sandbox.build import build_sandbox
+    from codezero.system.signals import Share
+
+    say(Share(f"looking for the files of {options.package}"))
+    sources = find_sources(options.package)
+    functions, left_out, unread = read_package(sources, say)
+    with contextlib.ExitStack() as stack:
+        sandbox, screen = build_sandbox(config, stack), Screen(CodeEnvironment())
+        rows, refused = prove(functions, sandbox, screen, config.seed, say)
+    into = options.into or Path("problems", Path(options.package).resolve().name)
+    counts, origin = {name: len(entries) for name, entries in rows.items()}, sources[0].origin
+    if problems := sum(counts.values()):
+        write_rows(rows, into)
+    found = problems + (left_out := left_out + refused).total()
+    lines = [f"{origin.package} {origin.version}, licence {origin.licence}: {found} functions, {problems} problems"]
+    lines += [f"{number:>8}  in {into / name}.jsonl" for name, number in counts.items() if problems]
+    lines += [f"{number:>8}  {reason}" for reason, number in left_out.most_common()]
+    lines += [f"{unread} files could not be read"] if unread else []
+    result = {"origin": origin, "functions": found, **counts, "left_out": left_out, "unread": unread, "into": str(into)}
+    answer(options, result, "\n".join(lines))
+    return DONE if problems else FAILED
 
 
 def _where(name: str) -> str:
