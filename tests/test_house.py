@@ -228,13 +228,13 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 
 BUDGETS = {
-    "files": 229,
-    "lines": 43_503,
-    "lines of code": 31_609,
+    "files": 232,
+    "lines": 44_001,
+    "lines of code": 31_996,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 49,
+    "modules with one importer": 51,
     "files over 500 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the walk": 60,

@@ -16,8 +16,9 @@ from codezero.commands import common
 from codezero.commands.common import OVERRIDES, Arguments, Commands, answer, composed, flag, say, value
 from codezero.errors import ConfigError, translated
 
-EPILOG = """SET is one of: synthetic (held-out problems, no file), humaneval, mbpp (its test split), livecodebench.
-The published ones are read from files of this machine, as their authors wrote them: JSONL, JSONL.gz or Parquet.
+EPILOG = """SET is one of: synthetic (held-out problems, no file), humaneval, mbpp (its test split), livecodebench,
+humanevalplus, mbppplus. The published ones are read from files of this machine, as their authors wrote them: JSONL,
+JSONL.gz or Parquet.
 Without SET: the exam that a run takes, with how far its judge can be believed, writing nothing.
 
 Attempts are EXECUTED in the sandbox of audit.sandbox, or read by the judge with --judged; each figure says which. An

@@ -43,6 +43,7 @@ def paired_bootstrap(a_P: Sequence[float], b_P: Sequence[float], *, seed: int) -
 class TaskOutcome:
     task: str
     passed: tuple[bool | None, ...]  # [samples]
+    base: tuple[bool | None, ...] = ()  # [samples] The base tests alone, where the task has them
 
     @property
     def decided(self) -> tuple[bool, ...]:
@@ -90,6 +91,7 @@ class Result(Choices, frozen=True, kw_only=True):
     without_code_share: float
     undecided: dict[str, int] = {}  # the most frequent reasons why, and how often
     kept_in: str = ""
+    others: str = ""  # what others have published of this set
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +112,19 @@ class Difference:
 def figures_of(
     outcomes: Sequence[TaskOutcome], *, samples: int, ks: Sequence[int], label: str, seed: int
 ) -> list[Figure]:
-    """average@samples, then pass@k for each k. A figure that no problem has enough decided attempts for is missing.
+    """average@samples, then pass@k for each k; of the base tests too. A figure that no problem has enough decided
+    attempts for is missing.
 
     An undecided attempt is no attempt: average@samples is over those that are left, pass@k needs k of them.
     """
-    decided = [outcome.decided for outcome in outcomes]
-    averages = [fmean(passed) for passed in decided if passed]
-    values = {f"average@{samples}": averages}
-    for k in ks:
-        values[f"pass@{k}"] = [pass_at_k(len(passed), sum(passed), k) for passed in decided if len(passed) >= k]
+    values = dict[str, list[float]]()
+    every = [outcome.decided for outcome in outcomes]
+    base = [tuple(passed for passed in outcome.base if passed is not None) for outcome in outcomes]
+    for of, decided in (("", every), ("base ", base)):
+        values[f"{of}average@{samples}"] = [fmean(passed) for passed in decided if passed]
+        for k in ks:
+            enough = [passed for passed in decided if len(passed) >= k]
+            values[f"{of}pass@{k}"] = [pass_at_k(len(passed), sum(passed), k) for passed in enough]
     return [
         Figure(name, label, sum(each) / len(each), *bounded_interval(each, seed=seed), problems=len(each))
         for name, each in values.items()
@@ -166,6 +172,7 @@ class Report:
             for figure in result.figures:
                 bounds = f"95 % [{figure.low:.1%}, {figure.high:.1%}]  over {figure.problems} problems"
                 yield f"  {figure.label} {figure.name:12} {figure.value:6.1%}  {bounds}"
+            yield from (f"  {line}" for line in result.others.splitlines())
             if not result.figures:
                 yield f"  no {result.label} figure: no attempt could be decided"
             cut_off = f"{result.truncated_share:.1%} cut off at {result.max_new_tokens} tokens"

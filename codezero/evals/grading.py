@@ -7,7 +7,7 @@ What could not be decided is None, is shown, and never counts as wrong.
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codezero.code.answer import read_answer
 from codezero.code.assertions import MAX_CASE
@@ -30,6 +30,7 @@ class Grade:
     without_code: bool = False
     cheats: bool = False  # it passes tests that must fail
     unguarded: bool = False  # it passes a test that has no condition to find a cheat by
+    base: bool | None = None  # does it pass the base tests? Of a task that has them.
 
 
 class SandboxGrader:
@@ -68,16 +69,27 @@ class SandboxGrader:
     def _grade(self, task: EvalTask, attempts: Sequence[Completion]) -> list[Grade]:
         if refusal := self._refusal(task):
             return [Grade(None, refusal) for _ in attempts]
-        known: dict[str | None, Execution] = {}
+        known: dict[str | None, tuple[Execution, Execution]] = {}
         grades: list[Grade] = []
         for attempt in attempts:
             answer = read_answer(attempt.text, task.defines, self._block)
             code = answer.code
             if code not in known:
-                known[code] = failed(answer.flaw) if code is None else self._run(task, code)
-            shown = known[code]
-            grades.append(Grade(TRUTH[shown.outcome], shown.reason, code is None, shown.cheats, bool(shown.unguarded)))
+                flawed = failed(answer.flaw)
+                known[code] = (flawed, flawed) if code is None else self._run_parts(task, code)
+            base, shown = known[code]
+            base = TRUTH[base.outcome] if task.base else None
+            passed, cheats, bare = TRUTH[shown.outcome], shown.cheats, bool(shown.unguarded)
+            grades.append(Grade(passed, shown.reason, code is None, cheats, bare, base))
         return grades
+
+    def _run_parts(self, task: EvalTask, code: str) -> tuple[Execution, Execution]:
+        """Of the base tests, and of all."""
+        parts = [part for part in (task.tests[: task.base], task.tests[task.base :]) if part]
+        base = shown = self._run(replace(task, tests=parts[0]), code)
+        if len(parts) > 1 and base.outcome is Outcome.PASS:
+            shown = self._run(replace(task, tests=parts[1]), code)
+        return base, shown
 
     def _run(self, task: EvalTask, code: str) -> Execution:
         """One failure decides; until then, one test that could not be told leaves the attempt undecided."""

@@ -89,6 +89,7 @@ class GradedAttempt(msgspec.Struct, frozen=True, array_like=True):
     reason: Annotated[str, Meta(max_length=400)]  # why it could not; else empty
     truncated: bool  # it reached the limit of its length
     without_code: bool
+    base: bool | None = None  # of the base tests alone, where the task has them
 
 
 class GradedBatch(msgspec.Struct, frozen=True):
@@ -160,7 +161,8 @@ class EvalTotals:
 
     def add(self, batch: GradedBatch) -> None:
         for name, row in zip(batch.tasks, batch.attempts, strict=True):
-            self.outcomes.append(TaskOutcome(name, tuple(attempt.passed for attempt in row)))
+            passed, base = (tuple(getattr(attempt, of) for attempt in row) for of in ("passed", "base"))
+            self.outcomes.append(TaskOutcome(name, passed, base))
             self.attempts += len(row)
             self.truncated += sum(attempt.truncated for attempt in row)
             self.without_code += sum(attempt.without_code for attempt in row)
@@ -227,6 +229,7 @@ class EvalRun:
                     grade.reason if grade.passed is None else "",
                     truncated=not attempt.finished,
                     without_code=grade.without_code,
+                    base=grade.base,
                 )
                 for grade, attempt in zip(*row, strict=True)
             ]

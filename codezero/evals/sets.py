@@ -16,6 +16,8 @@ text) as one pickled string, compressed by zlib, in base64. Release 5 is `test.j
 stdin are a program's; of type functional they are the arguments, a JSON value a line, and the answer of a method of
 `Solution`, which is compared as a value. No pickle is loaded: one that holds more than a string is refused.
 
+HumanEval+ and MBPP+ (Liu et al. 2023, arXiv 2305.01210): `evalplus.py` reads them.
+
 What is printed is compared as LiveCodeBench's testing_util.py does: lines that are the same, or numbers that are equal
 as decimals; what a method returns, with ==, a tuple counting as a list.
 """
@@ -29,6 +31,7 @@ import hashlib
 import inspect
 import itertools
 import json
+import math
 import pickletools
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -41,6 +44,7 @@ from msgspec import Meta
 from codezero.code.assertions import MbppRow
 from codezero.code.parsing import UNPARSEABLE, parse_quietly
 from codezero.errors import ConfigError, ProblemError, translated
+from codezero.evals.evalplus import HumanEvalPlusRow, MbppPlusRow, read_plus
 from codezero.evals.task import EvalTask
 from codezero.system.files import BadRows, data_files, decode_row, json_lines, refuse
 
@@ -101,9 +105,13 @@ def _lines(path: Path, fields: Collection[str]) -> Iterator[Row | ProblemError]:
             row: Row | ProblemError = ProblemError(f"longer than {MAX_ROW >> 20} MiB")
             if len(line) <= MAX_ROW:
                 try:
-                    raw = decode_row(line, dict[str, msgspec.Raw])
-                    row = {name: msgspec.json.decode(raw[name]) for name in fields if name in raw}
-                except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+                    if b"Infinity" in line:  # an input of MBPP+; null where it is all that a field holds
+                        row = {name: each for name, each in dict(json.loads(line)).items() if name in fields}
+                        row = {name: None if each in (math.inf, -math.inf) else each for name, each in row.items()}
+                    else:
+                        raw = decode_row(line, dict[str, msgspec.Raw])
+                        row = {name: msgspec.json.decode(raw[name]) for name in fields if name in raw}
+                except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
                     row = ProblemError(f"is no JSON object: {_first_line(error)}")
             yield row
 
@@ -348,16 +356,34 @@ class PublishedSet(NamedTuple):
     read: Callable[[Any], EvalTask | None]  # None: the row is of another split; raises ProblemError
     published: str  # where its files come from
     rule: str  # of its authors' harness: what an answer need not import, and how output is compared
+    others: str = ""  # figures that others have published
 
 
 _PROMPTS = "an answer has the prompt's own imports"
 NO_PRELUDE = "an answer imports what it uses"
 _LCB = "an answer has LiveCodeBench's imports; equal decimals are the same output"
+_EVALPLUS = "github.com/evalplus/"
+_PLUS = "an answer is cut to what its function needs; floats may differ by little; base: without the added tests"
+_QWEN = "published, base / plus: Qwen2.5-Coder-0.5B-Instruct {}, 1.5B {} (arXiv 2409.12186, table 16; greedy pass@1)"
 PUBLISHED = {
     "humaneval": PublishedSet(HumanEvalRow, human_eval, "HumanEval.jsonl.gz of openai/human-eval", _PROMPTS),
     "mbpp": PublishedSet(MbppRow, mbpp, "mbpp.jsonl of google-research, or google-research-datasets/mbpp", NO_PRELUDE),
     "livecodebench": PublishedSet(
         LiveCodeBenchRow, live_code_bench, "test.jsonl to test5.jsonl of livecodebench/code_generation_lite", _LCB
+    ),
+    "humanevalplus": PublishedSet(
+        HumanEvalPlusRow,
+        read_plus,
+        f"HumanEvalPlus.jsonl.gz of {_EVALPLUS}humanevalplus_release",
+        _PLUS,
+        _QWEN.format("61.6 / 57.3", "70.7 / 66.5"),
+    ),
+    "mbppplus": PublishedSet(
+        MbppPlusRow,
+        read_plus,
+        f"MbppPlus.jsonl.gz of {_EVALPLUS}mbppplus_release",
+        _PLUS,
+        _QWEN.format("52.4 / 43.7", "69.2 / 59.4"),
     ),
 }
 NAMES = (HELD_OUT, *PUBLISHED)

@@ -38,22 +38,24 @@ class EvalTask:
     name: str  # as the set calls it
     prompt: str  # the user's turn
     tests: tuple[str, ...]  # assertions, or `{"input": .., "output": ..}` of a program that reads stdin
-    entry_point: str = ""  # the function that the assertions call; empty: the program reads stdin and writes stdout
+    entry_point: str = ""  # the function that the tests call; empty: the program reads stdin and writes stdout
     before: str = ""  # source that stands before every answer
     after: str = ""  # source that stands after every answer
     prelude: str = "none"  # one of PRELUDES, before every answer
     compared: str = "words"  # how what a program prints is compared: one of the sandbox's SAME
+    reference: str = ""  # a program whose output is the one that is wanted; of an answer what it needs is run alone
+    base: int = 0  # how many tests, the first ones, have a figure of their own
     level: int | None = None  # difficulty 1..5 where the set has one
     source: Problem | None = None  # what the judge is shown; None: the prompt and the tests
 
     @property
     def stdio(self) -> bool:
-        return not self.entry_point
+        return not self.entry_point or bool(self.after)
 
     @property
     def defines(self) -> str:
         """The name that an answer has to define; empty: it is a whole program."""
-        return METHOD_CLASS if self.after else self.entry_point
+        return self.entry_point or (METHOD_CLASS if self.after else "")
 
 
 def task_of(problem: Problem, prompt: Callable[[Problem], str]) -> EvalTask:
@@ -62,7 +64,38 @@ def task_of(problem: Problem, prompt: Callable[[Problem], str]) -> EvalTask:
 
 
 def program(task: EvalTask, answer: str) -> str:
+    answer = sanitized(answer, task.entry_point) if task.reference else answer
     return "\n".join(part for part in (imported_by(task.prelude, answer), task.before, answer, task.after) if part)
+
+
+def sanitized(code: str, entry: str) -> str:
+    """What EvalPlus runs of an answer: imports, and the first definition of each name that `entry` needs. Other
+    statements, what is decorated, and functions that return nothing are dropped."""
+    tree = parse(code)[0] or ast.Module([], [])
+    imports, defined = list[ast.stmt](), dict[str, ast.stmt]()
+    for node in tree.body:
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                imports.append(node)
+            case ast.FunctionDef(name=name, decorator_list=[]) | ast.AsyncFunctionDef(name=name, decorator_list=[]):
+                if any(isinstance(part, ast.Return) for part in ast.walk(node)):
+                    defined.setdefault(name, node)
+            case (
+                ast.ClassDef(name=name, decorator_list=[])
+                | ast.Assign(targets=[ast.Name(id=name), *_])
+                | ast.AnnAssign(target=ast.Name(id=name))
+            ):
+                defined.setdefault(name, node)
+            case _:
+                pass
+    needed, waiting = set[str](), [entry]
+    while waiting:
+        if (name := waiting.pop()) not in needed and name in defined:
+            needed.add(name)
+            parts = ast.walk(defined[name])
+            waiting += [str(getattr(part, field, "")) for part in parts for field in ("id", "attr", "arg", "name")]
+    kept = [*imports, *(node for name, node in defined.items() if name in needed)]
+    return "\n".join(ast.get_source_segment(code, node) or "" for node in kept) or code
 
 
 def imported_by(prelude: str, code: str) -> str:
@@ -101,4 +134,5 @@ def jobs(task: EvalTask, answer: str) -> list[Job]:
         if long or len(parts[-1]) == JOB_TESTS:
             parts.append([])
         parts[-1].append(test)
-    return [Job(code, tuple(part), task.stdio, main=not task.after, compared=task.compared) for part in parts if part]
+    main, compared, reference = not task.after, task.compared, task.reference
+    return [Job(code, tuple(part), task.stdio, main, compared, reference) for part in parts if part]

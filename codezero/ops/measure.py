@@ -203,6 +203,7 @@ def _evaluate(
         without_code_share=totals.without_code / max(1, totals.attempts),
         undecided=dict(totals.undecided.most_common(SHOWN_REASONS)),
         kept_in=str(log.path),
+        others=PUBLISHED[request.set].others if request.set in PUBLISHED else "",
         **msgspec.structs.asdict(choices),
     )
     return result, totals.outcomes

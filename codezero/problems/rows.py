@@ -55,10 +55,12 @@ SETS = {
 
 
 class _Mbpp(MbppRow, frozen=True):
+    wrong: Annotated[tuple[_Text, ...], Meta(max_length=MAX_SOLUTIONS)] = ()
+
     def worked(self) -> Worked:
         question, tests, entry = self.parts()
         problem = Problem(problem_id(question, tests), question, tests, entry, Source.MBPP, reference=self.code or None)
-        return Worked(problem, (self.code,) if self.code else ())
+        return Worked(problem, (self.code,) if self.code else (), self.wrong)
 
 
 class _Cases(msgspec.Struct, frozen=True):

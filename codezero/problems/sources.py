@@ -36,6 +36,7 @@ from codezero.config.learning import is_own_rows
 from codezero.errors import CodeZeroError, ConfigError, ProblemError, translated
 from codezero.problems import filters
 from codezero.problems.filters import CURATED, FilterReason, FilterRefusal, Key, Novelty, NoveltyState, Screen, inspect
+from codezero.problems.folders import folder_files, folder_rows
 from codezero.problems.rows import MAX_ROW, MAX_ROWS, SETS, HubSet, NamedRow, Row, parse_columns, read_row
 from codezero.system.files import SUFFIXES, data_files, json_lines
 from codezero.system.http_client import answer_of
@@ -98,7 +99,8 @@ class RowSet:
         with _named_errors(self.name):
             if self.place is not None:
                 return _hub_files(self.place)
-            return [*map(str, _training(data_files(Path(os.path.expanduser(self.name)))))]
+            path = Path(os.path.expanduser(self.name))
+            return [*map(str, _training(folder_files(path) or data_files(path)))]
 
     def rows(self, shard: str, start: int) -> Iterator[Row]:
         """The rows of a file from number `start`. Raises ProblemError."""
@@ -122,6 +124,8 @@ class RowSet:
             elif shard.endswith(".csv"):
                 with open(shard, encoding="utf-8-sig", newline="") as file:
                     yield from islice(csv.DictReader(file, restkey="", strict=True), start, None)
+            elif (read := folder_rows(Path(shard))) is not None:
+                yield from islice(read, start, None)
             else:
                 with open(shard, "rb") as file:
                     yield from islice(filter(bytes.strip, json_lines(file, MAX_ROW)), start, None)

@@ -10,8 +10,9 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TypeVar
 
-from codezero.code.assertions import parse_cases
+from codezero.code.assertions import Example, parse_cases
 from codezero.errors import ProblemError
+from codezero.sandbox.values import same_values
 
 MAX_CASE = 2**20  # characters of one; a longer one is UNKNOWN
 MAX_BYTES = 16 * 1024  # longest code, and longest assertions together; longer ones are UNKNOWN
@@ -53,7 +54,11 @@ def _same_line(wanted: str, printed: str) -> bool:
         return False
 
 
-SAME: dict[str, Callable[[str, str], bool]] = {"words": same_output, "decimals": same_decimals}
+SAME: dict[str, Callable[[str, str], bool]] = {
+    "words": same_output,
+    "decimals": same_decimals,
+    "values": same_values,
+}
 
 
 class Outcome(StrEnum):
@@ -100,6 +105,7 @@ class Job:
     stdio: bool = False  # the tests are `{"input": .., "output": ..}`; else they are assertions
     main: bool = True  # is a program of stdin `__main__`? The code of assertions never is.
     compared: str = "words"  # how what a program prints is compared: one of SAME
+    reference: str = ""  # a program that is right: what it prints is added, in new lines, to the output that is wanted
 
 
 class Sandbox(AbstractContextManager["Sandbox"], ABC):
@@ -177,7 +183,14 @@ class Tier(Sandbox):
 
     def _compare_cases(self, job: Job) -> Execution:
         """Run the cases in order until one does not hold."""
-        cases = parse_cases(job.tests, MAX_CASE)
+        cases = list(parse_cases(job.tests, MAX_CASE))
+        if job.reference:
+            inputs = [case.input for case in cases]
+            with closing(self.run_cases(job.reference, inputs, MAX_CASE, main=job.main)) as outputs:
+                for at, output in enumerate(outputs):
+                    if isinstance(output, Execution):
+                        return unknown(f"the reference: {output.reason}")
+                    cases[at] = Example(inputs[at], f"{cases[at].output}\n{output}")
         most = max(MAX_OUTPUT_BYTES, *(2 * _length(case.output) for case in cases))
         with closing(self.run_cases(job.code, [case.input for case in cases], most, main=job.main)) as executions:
             for number, (case, execution) in enumerate(zip(cases, executions, strict=True), start=1):

@@ -47,7 +47,7 @@ class MontySandbox(Tier):
 
     def run(self, job: Job) -> Execution:
         execution = super().run(job)
-        text = job.code if job.stdio else "\n".join((job.code, *job.tests))
+        text = "\n".join((job.reference, job.code) if job.stdio else (job.code, *job.tests))
         gap = "" if execution.outcome is Outcome.UNKNOWN else silent_gap(text, execution)
         return unknown(f"the sandbox may be mistaken: {gap}") if gap else execution
 

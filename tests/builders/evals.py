@@ -110,7 +110,27 @@ LIVECODEBENCH: Rows = [
 ]  # fmt: skip
 
 
-SETS = {"humaneval": HUMANEVAL, "mbpp": MBPP, "livecodebench": LIVECODEBENCH}
+def plus(task: str, entry: str, body: str, base: list[Any], added: Any, *, asked: str = "", atol: float = 0,
+         **others: Any) -> dict[str, Any]:  # fmt: skip
+    """A row in EvalPlus's schema; `body`: of the reference, behind `(x)` or `asked`."""
+    head = f'def {entry}({asked or "x"}):\n    """Our own."""\n'
+    mbpp = task.startswith("Mbpp")
+    return {
+        "task_id": task, "prompt": f'"""\nOur own {entry}.\n"""\n' if mbpp else head, "entry_point": entry,
+        "canonical_solution": (head if mbpp else "") + f"    {body}\n", "base_input": base, "plus_input": added,
+        "contract": "", "atol": atol, **others,
+    }  # fmt: skip
+
+
+_PLUS = [("double", "return 2 * x"), ("third", "return x / 3"), ("pair", "return (x, x + 1)"),
+         ("up", "return list(range(x))"), ("even", "return x % 2 == 0")]  # fmt: skip
+HUMANEVALPLUS: Rows = [plus(f"HumanEval/{n}", *each, [[1], [2]], [[3], [4]]) for n, each in enumerate(_PLUS)]
+MBPPPLUS: Rows = [
+    plus(f"Mbpp/{n + 3}", *each, [[1], [2]], [[3], [4]], assertion=f"assert {each[0]}(1) is not None")
+    for n, each in enumerate(_PLUS)
+]
+SETS = {"humaneval": HUMANEVAL, "mbpp": MBPP, "livecodebench": LIVECODEBENCH, "humanevalplus": HUMANEVALPLUS,
+        "mbppplus": MBPPPLUS}  # fmt: skip
 
 RIGHT: dict[str, list[str]] = {
     "humaneval": [
@@ -128,10 +148,12 @@ RIGHT: dict[str, list[str]] = {
         "class Solution:\n    def mean(self, nums: List[int]) -> float:\n        return sum(nums) / len(nums)",
         "class Solution:\n    def same(self, s: str) -> bool:\n        return s == s[::-1]",
     ],
+    **{key: [f"def {name}(x):\n    {body}" for name, body in _PLUS] for key in ("humanevalplus", "mbppplus")},
 }
 WRONG: dict[str, list[str]] = {
     "humaneval": [f"def {row['entry_point']}(x):\n    return x" for row in HUMANEVAL],
     "mbpp": [f"def {name}(*given):\n    return 'no'" for name in ("inc", "rev", "both", "sq", "top")],
+    **{key: [f"def {name}(x):\n    return 1" for name, _ in _PLUS] for key in ("humanevalplus", "mbppplus")},
     "livecodebench": ["print(4)", "print(input())", *("class Solution:\n    def f(self):\n        pass",) * 3],
 }
 
