@@ -44,7 +44,7 @@ ARMS = {
     "hybrid": ["reward.mode=hybrid"],
     "yes_no, hybrid": ["evaluator.questions=[yes_no]", "evaluator.on_alarm=warn", "reward.mode=hybrid"],
     **{
-        f"a tenth by {way}": [
+        f"yes_no, a tenth by {way}": [
             "evaluator.questions=[yes_no]",
             "evaluator.on_alarm=warn",
             "reward.mode=hybrid",
