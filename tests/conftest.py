@@ -35,9 +35,10 @@ settings.load_profile("codezero")
 
 
 @pytest.fixture(autouse=True)
-def level_names() -> None:
-    """hivemind renames WARNING for the whole process at its import; nodes import it in a process of its own."""
+def as_in_a_process_of_its_own() -> None:
+    """hivemind renames WARNING for the whole process at its import, and eth and py_ecc let stacks grow without bound."""
     logging.addLevelName(logging.WARNING, "WARNING")
+    sys.setrecursionlimit(1_000)
 
 
 @pytest.fixture(scope="module")  # a file counts what its nodes have heard

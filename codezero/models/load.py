@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 TINY_PARAMETERS = 20_000_000
 BARRED = -1e4  # added to the logits of ids without a text; no infinity, which would make 0 * inf
 PROBE = "def f(x): return x"
+# what a damaged file, or a configuration of anybody's, may raise
+BROKEN = (ImportError, OSError, ValueError, KeyError, TypeError, AssertionError, RuntimeError, SafetensorError)
 CLASSIFIER = "ForSequenceClassification"  # how the names of such architectures end
 
 
@@ -238,21 +240,14 @@ def _load_weights(
         form = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True, "bnb_4bit_compute_dtype": dtype}
         options = {"quantization_config": BitsAndBytesConfig(load_in_4bit=True, **form), "device_map": {"": nf4_on}}
     kind: Any = AutoModelForSequenceClassification if scores else AutoModelForCausalLM
-    options |= {"dtype": dtype, "use_safetensors": True, "trust_remote_code": False, "output_loading_info": True}
+    options |= {"dtype": dtype, "use_safetensors": True, "trust_remote_code": False, "output_loading_info": scores}
     try:
-        model, info = kind.from_pretrained(place_of(name), **options)
-        if scores and info["missing_keys"]:
-            raise ValueError(f"it has no {min(info['missing_keys'])}")
-    except (
-        ImportError,
-        OSError,
-        LookupError,
-        ValueError,
-        TypeError,
-        AssertionError,
-        RuntimeError,
-        SafetensorError,
-    ) as error:
+        model = kind.from_pretrained(place_of(name), **options)
+        if scores:
+            model, info = model
+            if missing := info["missing_keys"]:
+                raise ValueError(f"it has no {min(missing)}")
+    except BROKEN as error:
         raise cannot_load(name, role, "model", error) from error
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):  # a form for reading alone, through which no gradient passes

@@ -21,7 +21,7 @@ from codezero.evaluator.judge_prompts import task
 from codezero.evaluator.types import Program
 from codezero.models.chat import encode_answered
 from codezero.nano import weights_directory
-from codezero.problems.synthetic.tasks import make_task, mutants
+from codezero.problems.synthetic.tasks import make_task, mutants, render
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -51,24 +51,25 @@ def random_reward_model(folder: Path, kind: str = "qwen2", **more: Any) -> Path:
     return folder
 
 
-def attempted(random: Random, wrong: int, *, held_out: bool = False) -> list[Program]:
-    """The reference of an embedded problem, and `wrong` programs that fail its tests."""
+def attempted(random: Random, wrong: int) -> list[Program]:
+    """A right program for an embedded problem, and `wrong` ones that fail its tests, in any style."""
     while True:
-        of = make_task(random, random.choice(EASY), held_out=held_out)
-        texts = [str(of.problem.reference), *mutants(of, random, wrong)]
+        of = make_task(random, random.choice(EASY))
+        entry, style = of.problem.entry_point, Random(of.problem.id)
+        texts = [render(of.spec, entry, style), *mutants(of, random, wrong, style)]
         if len(texts) > wrong:
-            question, entry = of.problem.question, of.problem.entry_point
+            question = of.problem.question
             codes = [canonical(text, entry, parameters=stated_parameters(question, entry)) for text in texts]
             return [Program(question, code, entry_point=entry) for code in codes]
 
 
-def trained_reward_model(folder: Path, steps: int = 150, groups: int = 8, wrong: int = 3) -> Path:
+def trained_reward_model(folder: Path, steps: int = 150, groups: int = 16, wrong: int = 3) -> Path:
     """The embedded solver's body with a head, taught which of four programs is the right one."""
     source = weights_directory("solver")
     tokenizer, random = AutoTokenizer.from_pretrained(source), Random(0)
     torch.manual_seed(0)
     model = Qwen2ForSequenceClassification.from_pretrained(source, num_labels=1, dtype=torch.float32)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, step / 20) * (1 - step / steps))
     for _ in range(steps):
         programs = [program for _ in range(groups) for program in attempted(random, wrong)]

@@ -180,9 +180,9 @@ def test_ids_without_a_text_are_never_drawn_and_sampler_and_learner_normalise_al
         load = AutoModelForCausalLM.from_pretrained
 
         def biased(*given: Any, **options: Any) -> Any:
-            model, info = load(*given, **options)
+            model = load(*given, **options)
             model.lm_head.bias = torch.nn.Parameter(own.clone())
-            return model, info
+            return model
 
         monkeypatch.setattr("codezero.models.load.AutoModelForCausalLM.from_pretrained", biased)
     loaded = load_model(str(tmp_path), role="solver", device="cpu")
