@@ -36,7 +36,7 @@ settings.load_profile("codezero")
 
 @pytest.fixture(autouse=True)
 def as_in_a_process_of_its_own() -> None:
-    """hivemind renames WARNING for the whole process at its import, and eth and py_ecc let stacks grow without bound."""
+    """hivemind renames WARNING for the whole process, and eth lets stacks grow without bound; nodes have others."""
     logging.addLevelName(logging.WARNING, "WARNING")
     sys.setrecursionlimit(1_000)
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
-from jinja2 import TemplateError
 from torch import nn
 
 from codezero.code.parsing import fence
@@ -39,7 +38,7 @@ class RewardModelJudge:
     ) -> None:
         """Raises ModelChoiceError for a chat template that shows no answer, or no `system` turn."""
         what, mend = f"judge: the chat template of {loaded.name} cannot be used", "add that of its authors"
-        with translated(ModelChoiceError, what, TemplateError, ValueError, TypeError, mend=mend):
+        with translated(ModelChoiceError, what, ValueError, TypeError, mend=mend):
             encode_answered(loaded.tokenizer, [("question", "answer")], system)
         self._loaded, self._system, self._batch_rows, self._progress = loaded, system, batch_rows, progress
         self._config: Any = loaded.model.config.get_text_config()

@@ -99,13 +99,17 @@ def encode_answered(
     tokenizer: PreTrainedTokenizerBase, pairs: Sequence[tuple[str, str]], system: str = ""
 ) -> list[list[int]]:
     """Ids of a question and its whole answer each, as the template ends a conversation; nothing in either spells a
-    special token. Raises ValueError where the template leaves one of the texts out."""
+    special token. Raises ValueError for a template that leaves one of the texts out, or cannot be rendered."""
     turns = [{"role": "system", "content": system}] * bool(system)
     ids = list[list[int]]()
     for question, answer in pairs:
         user = {"role": "user", "content": without_special_tokens(tokenizer, question)}
         asked = [*turns, user, {"role": "assistant", "content": _ANSWER}]
-        before, marked, after = cast(str, tokenizer.apply_chat_template(asked, tokenize=False)).rpartition(_ANSWER)
+        try:
+            text = cast(str, tokenizer.apply_chat_template(asked, tokenize=False))
+        except TemplateError as error:
+            raise ValueError(str(error)) from error
+        before, marked, after = text.rpartition(_ANSWER)
         if not marked or system.strip() not in before:
             raise ValueError("it leaves out " + ("the system turn" if marked else "the answer"))
         head, tail = tokenizer([before, after], add_special_tokens=False)["input_ids"]
