@@ -33,7 +33,12 @@ def write_report(
         draw_curve(curve, fold.exams, fold.series["reward"].points)
     else:
         curve.unlink(missing_ok=True)
-    lines = [*_page(folder, fold, view, reason, picture), *_run(fold, view), *_last_problem(problem), *_next(view)]
+    lines = [
+        *_page(folder, fold, view, reason, picture),
+        *_run(fold, view),
+        *_last_problem(problem),
+        *_next(view, folder.name),
+    ]
     page = folder / "report.md"
     write_atomic(page, "\n".join(lines) + "\n")
     return page
@@ -111,9 +116,10 @@ def _page(folder: Path, fold: Fold, view: RunView, reason: str, picture: bool) -
         yield from (f"- {what}: {_inline(figure, 400)}" for what, figure in lines)
 
 
-def _next(view: RunView) -> Iterator[str]:
+def _next(view: RunView, run: str) -> Iterator[str]:
     yield "\n## What next\n"
     yield "- the same command goes on from where this run stopped"
+    yield f"- take it home: `{command()} export {_inline(run)} --merged DIR`, or `--adapter`, `--gguf`, `--ollama`"
     more = "more peers" if view.latest.get("peers") else "learn together with peers"
     yield f"- {more}: `{command()} swarm up --nodes 3`"
     if view.facts.get("solver") == "nano":
