@@ -125,13 +125,17 @@ def _implied(given: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in _read_file(CONFIGS / "model" / "qwen.yaml").items() if key in wanted}
 
 
+Plain = Annotated[str, Meta(max_length=4096, pattern=r"\A[^$]*\Z")]
+
+
 class AdapterSettings(msgspec.Struct, frozen=True):
-    """The fields read of peft's adapter_config.json. Of those from `use_dora` on, none is known here."""
+    """The fields read of peft's adapter_config.json, whose texts become settings: none may hold an interpolation. Of
+    those from `use_dora` on, none is known here."""
 
     r: Annotated[int, Meta(ge=1, le=1024)]
     lora_alpha: Annotated[float, Meta(gt=0, le=4096)]
-    target_modules: Annotated[list[Annotated[str, Meta(max_length=200)]], Meta(min_length=1, max_length=1000)] | str
-    base_model_name_or_path: Annotated[str, Meta(max_length=4096)] | None = None
+    target_modules: Annotated[list[Plain], Meta(min_length=1, max_length=1000)] | Plain
+    base_model_name_or_path: Plain | None = None
     peft_type: Literal["LORA"] = "LORA"
     use_dora: Literal[False] = False
     use_rslora: Literal[False] = False
@@ -154,11 +158,12 @@ def read_adapter(folder: Path) -> AdapterSettings:
 
 
 def begin_from(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """What follows of `model.adapter`, and of a `model.solver` that is a folder of another kind than a model's. Raises
-    ConfigError."""
+    """Read what follows of `model.adapter`, and of a `model.solver` that is a folder of another kind than a model's.
+    Raises ConfigError."""
     solver, adapter = str(chosen.get("model.solver", "")), str(chosen.get("model.adapter", ""))
     place, settings = Path(os.path.expanduser(solver)), dict[str, Any]()
-    inside = sorted(path.name for path in place.iterdir()) if solver not in EMBEDDED and place.is_dir() else []
+    with translated(ConfigError, f"model.solver={solver} cannot be read", OSError):
+        inside = os.listdir(place) if solver not in EMBEDDED and os.path.isdir(place) else []
     if "checkpoints" in inside:
         one = f"model.solver={solver}/checkpoints/NUMBER, or `codezero run --fork {place.name}`"
         raise ConfigError(f"model.solver={solver} is a run; begin with one of its checkpoints: {one}")
@@ -168,9 +173,9 @@ def begin_from(chosen: Mapping[str, Any]) -> dict[str, Any]:
         kinds = (place / "solver" / kind for kind in ("model", "adapter"))
         place = next((each for each in kinds if each.is_dir()), place)
         settings["model.solver"] = str(place)
-    if not adapter and solver not in EMBEDDED and (place / ADAPTER_CONFIG).is_file():
+    if not adapter and solver not in EMBEDDED and os.path.isfile(place / ADAPTER_CONFIG):
         adapter, base = str(place), read_adapter(place).base_model_name_or_path or ""
-        here = bool(base) and Path(os.path.expanduser(base)).is_dir()
+        here = bool(base) and os.path.isdir(os.path.expanduser(base))
         if not here and (base.startswith(("/", ".", "~")) or "/" not in base):
             named = f"model.solver=BASE model.adapter={place}"
             raise ConfigError(f"model.solver={solver} is an adapter of {base or 'a base without name'}; give {named}")

@@ -377,7 +377,7 @@ class ChatJudge(OpenAIJudge):
 
     def _ask(self, requests: Collection[Request]) -> Answers[Answer]:
         some = list(requests)[: int(min(self._left, len(requests)))]
-        self._left -= len(some)
+        self._left -= 0 if self._client.pause else len(some)  # while it rests nothing is sent
         answers = super()._ask(some) if some else {}
         return {request: answers.get(request, self._spent) for request in requests}
 

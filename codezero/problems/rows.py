@@ -15,7 +15,8 @@ import msgspec
 from msgspec import Meta
 
 from codezero.code.assertions import MbppRow, parse_tests
-from codezero.errors import ProblemError
+from codezero.code.parsing import parse
+from codezero.errors import ProblemError, translated
 from codezero.sandbox.base import MAX_BYTES
 from codezero.system.files import decode_row
 from codezero.types import Problem, Source, Standing, Worked, problem_id
@@ -228,12 +229,12 @@ def _listed(tests: str) -> list[str]:
     """Tests written as one text: a list in JSON or Python, or assertions one after the other."""
     if len(tests) > MAX_CASES_TEXT:
         raise ProblemError(f"tests of more than {MAX_CASES_TEXT} characters")
-    try:
-        tree = ast.parse(tests)
-        if len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr):
-            return msgspec.convert(ast.literal_eval(tests.strip()), list[str])
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise ProblemError("the tests are neither a list nor assertions") from error
+    fault = "the tests are neither a list nor assertions"
+    if (tree := parse(tests)[0]) is None:
+        raise ProblemError(fault)
+    if len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr):
+        with translated(ProblemError, fault, ValueError, TypeError, MemoryError, RecursionError, reason=False):
+            return msgspec.convert(ast.literal_eval(tree.body[0].value), list[str])
     claims = [node for node in tree.body if isinstance(node, ast.Assert)]
     before = "\n".join(ast.unparse(node) for node in tree.body if not isinstance(node, ast.Assert))
     return ["\n".join(filter(None, (before, ast.unparse(claim)))) for claim in claims]

@@ -105,6 +105,9 @@ def test_what_cannot_be_begun_with_is_said_in_one_line(base: Path, adapter: Path
         ([f"model.solver={adapter}", "model.train=full"], "drop model.train=full"),
         ([f"model.adapter={tmp_path / 'nowhere'}"], "nowhere/adapter_config.json is of no adapter"),
     ]
+    assert compose([f"model.solver={'x' * 5000}"]).model.solver == "x" * 5000, (
+        "what is too long for a path is no folder"
+    )
     for words, line in refused:
         with pytest.raises(ConfigError, match=line):
             compose(words)
@@ -117,6 +120,8 @@ def test_what_cannot_be_begun_with_is_said_in_one_line(base: Path, adapter: Path
         ({"use_dora": True}, "use_dora"),
         ({"peft_type": "IA3"}, "peft_type"),
         ({"r": 0}, r"\.r"),
+        ({"base_model_name_or_path": "${oc.env:HOME}/x"}, "base_model_name_or_path"),
+        ({"target_modules": ["${oc.env:HOME}"]}, "target_modules"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
     ]:
         before = (adapter / "adapter_config.json").read_text()
