@@ -229,8 +229,8 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 BUDGETS = {
     "files": 232,
-    "lines": 44_023,
-    "lines of code": 32_011,
+    "lines": 44_024,
+    "lines of code": 32_012,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

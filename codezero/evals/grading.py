@@ -84,7 +84,7 @@ class SandboxGrader:
         return grades
 
     def _run_parts(self, task: EvalTask, code: str) -> tuple[Execution, Execution]:
-        """Of the base tests, and of all."""
+        """Run the base tests, and all."""
         parts = [part for part in (task.tests[: task.base], task.tests[task.base :]) if part]
         base = shown = self._run(replace(task, tests=parts[0]), code)
         if len(parts) > 1 and base.outcome is Outcome.PASS:

@@ -69,7 +69,7 @@ def program(task: EvalTask, answer: str) -> str:
 
 
 def sanitized(code: str, entry: str) -> str:
-    """What EvalPlus runs of an answer: imports, and the first definition of each name that `entry` needs. Other
+    """Cut an answer as EvalPlus does: imports, and the first definition of each name that `entry` needs. Other
     statements, what is decorated, and functions that return nothing are dropped."""
     tree = parse(code)[0] or ast.Module([], [])
     imports, defined = list[ast.stmt](), dict[str, ast.stmt]()

@@ -163,7 +163,7 @@ def checkpoint_shapes(config: PreTrainedConfig) -> dict[str, tuple[int, ...]]:
 
 
 def auto_class(config: PreTrainedConfig) -> Any:
-    """What makes a model of this configuration: a reward model says so in its architecture."""
+    """The class that makes a model of this configuration: a reward model says so in its architecture."""
     classifies = any(name.endswith(CLASSIFIER) for name in config.architectures or ())
     return AutoModelForSequenceClassification if classifies else AutoModelForCausalLM
 

@@ -80,7 +80,7 @@ class ExportRequest:
         return self.form in ("gguf", "ollama")
 
     def file_in(self, out: Path) -> Path:
-        """What has the weights of an export that lies there: a folder of them, or a GGUF."""
+        """The weights of an export that lies there: a folder of them, or a GGUF."""
         return out / MODEL_FILE if self.form == "ollama" else out
 
 
@@ -313,7 +313,7 @@ def _describe(policy: Policy, request: ExportRequest, out: Path, card: Path, ver
 
 
 def _card(config: NodeConfig, policy: Policy, request: ExportRequest, exported: Exported, base: Path) -> str:
-    """What the hub's card says of the run, and of the export."""
+    """Write the hub's card of the run, and of the export."""
     title, solver = request.target.name, config.model.solver if policy.run else policy.source
     judge, again = "not measured", ""
     if policy.run is None:
@@ -355,7 +355,7 @@ Measured again by: `codezero eval {HELD_OUT} --checkpoint {clean(subject, 120)}{
 
 
 def _base_digest(policy: Policy, solver: str) -> str:
-    """What its adapter says of it, else by reading it; empty for one on the hub, which may have to be fetched."""
+    """Take it from the adapter, else read the base; empty for one on the hub, which may have to be fetched."""
     if policy.adapter is not None and (policy.adapter / BASE).exists():
         return msgspec.json.decode((policy.adapter / BASE).read_bytes(), type=Base).digest
     source = source_of(solver, "solver")
@@ -363,7 +363,7 @@ def _base_digest(policy: Policy, solver: str) -> str:
 
 
 def _licence(base: Path, solver: str) -> str:
-    """What the front matter of its card says."""
+    """Read it from the front matter of its card."""
     for folder in (Path(source_of(solver, "solver")), base):
         with suppress(OSError, ValueError):
             head, _, rest = read_bounded(folder / CARD, 1 << 20).decode(errors="replace").partition("\n---")

@@ -95,7 +95,7 @@ class ConfigFile(msgspec.Struct, frozen=True):
 
     @property
     def width(self) -> int:
-        """Of a head."""
+        """The numbers of a head."""
         return self.head_dim or self.hidden_size // self.num_attention_heads
 
 

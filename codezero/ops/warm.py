@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 import msgspec
+from safetensors import SafetensorError
 
 from codezero.config import NodeConfig
 from codezero.environment import Environment
@@ -57,7 +58,12 @@ def warm(config: NodeConfig, data: str, steps: int, into: Path, say: Say) -> War
         raise ConfigError(f"--into={into} is there already; name another folder")
     alone = replace(config.evaluator, model="off")  # what is learned here is not judged
     config = replace(config, reward=replace(config.reward, mode="rlvr"), evaluator=alone)
+    unfinished = into.with_name(f".{into.name}.unfinished")
+    unwritable = f"--into={into} cannot be written"
     with ExitStack() as stack:
+        with translated(ConfigError, unwritable, OSError):
+            unfinished.mkdir(parents=True, exist_ok=True)  # before anything takes long
+        stack.callback(shutil.rmtree, unfinished, ignore_errors=True)
         environment, withheld = build_environment(config), Novelty(most=MAX_HELD_BACK)
         config = with_solver(config, environment)
         tasks = build_exam_tasks(config, environment, withheld, say)
@@ -80,14 +86,9 @@ def warm(config: NodeConfig, data: str, steps: int, into: Path, say: Say) -> War
         learner = build_learner(replace(config, solver=replace(config.solver, minibatches=1, loss="dapo")), policy)
         likelihood = follow(learner, pairs, steps, config.seed, say)
         after = examined()
-        unfinished = into.with_name(f".{into.name}.unfinished")
-        with translated(ConfigError, f"--into={into} cannot be written", OSError):
-            try:
-                unfinished.mkdir(parents=True)
-                learner.save(unfinished)
-                (unfinished / (MODEL if config.model.train == "full" else ADAPTER)).rename(into)
-            finally:
-                shutil.rmtree(unfinished, ignore_errors=True)
+        with translated(ConfigError, unwritable, OSError, SafetensorError):
+            learner.save(unfinished)
+            (unfinished / (MODEL if config.model.train == "full" else ADAPTER)).rename(into)
     return Warmed(str(into), len(pairs), steps, likelihood, before, after)
 
 

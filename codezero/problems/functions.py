@@ -214,7 +214,7 @@ class _File:
                 self.imports |= {name: statement} if isinstance(statement.node, ast.Import | ast.ImportFrom) else {}
 
     def closure(self, name: str) -> tuple[list[_Statement], str]:
-        """What a function uses of its file, in its order; and why that cannot be a reference, or nothing."""
+        """Collect what a function uses of its file, in its order; and why that cannot be a reference, or nothing."""
         chosen, waiting, free = set[int](), [name], set[str]()
         while waiting and len(chosen) <= MAX_STATEMENTS:
             for place in self.binders.get(waiting.pop(), [])[: MAX_STATEMENTS + 1]:
@@ -259,7 +259,7 @@ def _unknown(value: ast.expr) -> bool:
 
 
 def _documented(docstring: str) -> tuple[str, list[doctest.Example]]:
-    """What a docstring says, and its examples."""
+    """Divide a docstring into prose and examples."""
     try:
         parts = doctest.DocTestParser().parse(docstring if len(docstring) <= MAX_DOCSTRING else "")
     except ValueError:  # an example that is not indented as it should be

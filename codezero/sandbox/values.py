@@ -22,7 +22,7 @@ _FAULTS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, Recur
 
 
 def value_to_json(value: object) -> object:
-    """What JSON has no form for becomes an object of one field. Runs with answers too, in words that Monty knows."""
+    """Make an object of one field of what JSON has no form for. Runs with answers too, in words that Monty knows."""
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return {"int": hex(value)}
     if value is None or isinstance(value, (bool, int, float, str)):

@@ -2,13 +2,12 @@
 
 import json
 import math
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from builders.chain import endpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,30 +33,15 @@ class Said:
 
 @contextmanager
 def serving(said: Said) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *arguments: object) -> None: ...
+    def answer(request: dict[str, Any]) -> Any:
+        said.bodies.append(request)
+        code, seed = request["messages"][0]["content"], request["seed"]
+        text = f"<think>Let me see.</think>\nVerdict: {said.words(code, seed)}"
+        body = json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()
+        return (lambda handler: handler.reply(422, body)) if said.fails(code, seed) else body
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            said.bodies.append(body)
-            code, seed = body["messages"][0]["content"], body["seed"]
-            failed = said.fails(code, seed)
-            text = f"<think>Let me see.</think>\nVerdict: {said.words(code, seed)}"
-            answer = json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()
-            self.send_response(422 if failed else 200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with endpoint(answer) as url:
+        yield url
 
 
 def judge(url: str, **settings: Any) -> ChatJudge:

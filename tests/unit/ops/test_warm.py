@@ -66,6 +66,9 @@ def test_an_adapter_is_warmed_too_and_nothing_half_written_is_left(
     assert (into / "adapter_model.safetensors").is_file() and {*tmp_path.iterdir()} >= {into}
     assert not [path for path in tmp_path.iterdir() if "unfinished" in path.name]
     assert main(words) == 2 and "is there already" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    words[words.index(str(into))] = str(tmp_path / "file" / "warm")
+    assert main(words) == 2 and "cannot be written" in capsys.readouterr().err
 
 
 def test_what_the_exam_asks_is_not_learned(spoilt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
