@@ -20,7 +20,12 @@ class Examined(Parts):
 
     def __init__(self, lows: dict[int, float], late: int = 0) -> None:
         super().__init__()
-        self.lows, self.late, self.under_way, self.iteration = lows, late, 0, 0
+        self.lows, self.late, self.iteration = lows, late, 0
+        self.pushed: list[str] = []
+
+    def push(self, checkpoint: Path, round_number: int) -> None:
+        assert (checkpoint / "manifest.json").is_file()
+        self.pushed.append(f"{checkpoint.parent.name}/{checkpoint.name}")
 
     def step(self, *groups: Any) -> dict[str, Any]:
         self.iteration += 1
@@ -51,7 +56,7 @@ def play(folder: Path, parts: Examined, **settings: Any) -> Run:
     monitor = RunMonitor(folder=folder, view="off", identity="", facts={})
     store = CheckpointStore(folder / CHECKPOINTS, int(limits["keep_checkpoints"]))
     store.flush_seconds = 0.0  # else the last flushed one stays too
-    run = Run(RunConfig(**limits), monitor, store, whole, {"part": whole})
+    run = Run(RunConfig(**limits), monitor, store, whole, {"part": whole}, pushes=whole)
     train(run, node)
     return run
 
@@ -108,6 +113,12 @@ def test_a_run_taken_up_again_remembers_its_best(tmp_path: Path) -> None:
     parts.iteration = 5
     play(tmp_path, parts)
     assert kept(tmp_path) == (["00000010"], ["00000004"])
+
+
+def test_what_is_pushed_is_the_best_once_there_is_one(tmp_path: Path) -> None:
+    parts = Examined(RISING_AND_FALLING)
+    play(tmp_path, parts)
+    assert parts.pushed[0] == "checkpoints/00000001" and parts.pushed[3:] == ["best/00000004"] * 7
 
 
 def test_a_damaged_best_is_passed_over(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from codezero.ops.measure import find_policy, load_found
 from codezero.settings import compose
 from codezero.solver.batch import Batch
 from codezero.solver.build import load_policy
+from codezero.solver.checkpoint import PolicyFingerprint, write_manifest
 from codezero.solver.learner import TrlLearner
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")  # by peft
@@ -94,6 +95,19 @@ def test_a_checkpoint_of_a_run_is_a_policy_to_begin_with(base: Path, tmp_path: P
     assert torch.allclose(answers(load_policy(config, say).model), answers(policy.model), atol=1e-5)
     with pytest.raises(ConfigError, match=r"is a run; begin with one of its checkpoints"):
         compose([f"model.solver={tmp_path / 'run'}"])
+
+
+def test_an_eval_of_a_run_takes_its_best_checkpoint(base: Path, tmp_path: Path) -> None:
+    learner = TrlLearner(load_model(str(base), device="cpu", role="solver", for_training=True), SolverConfig())
+    place = tmp_path / "runs" / "mine" / "checkpoints"
+    for folder in (place / "best" / "00000003", place / "00000005"):
+        (folder / "solver").mkdir(parents=True)
+        learner.save(folder / "solver")
+        write_manifest(folder, int(folder.name), ["solver"], PolicyFingerprint())
+    config = compose([f"run.directory={tmp_path / 'runs'}"])
+    assert find_policy(config, "mine").name == "mine/best/00000003"
+    assert find_policy(config, str(place / "best" / "00000003")).name == "mine/best/00000003"
+    assert find_policy(config, str(place / "00000005")).name == "mine/00000005"
 
 
 def test_what_cannot_be_begun_with_is_said_in_one_line(base: Path, adapter: Path, tmp_path: Path) -> None:
