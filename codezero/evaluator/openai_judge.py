@@ -49,10 +49,6 @@ _MARKER = re.compile(r"<(\|[^|\s]{1,40}\|>|/?s>|(?:start|end)_of_turn>|/?think>)
 Answer = float | None | tuple[float, float]  # a margin, an abstention, or (least, mean) gap
 
 
-class NoEcho(InvalidResponse):
-    """The response is valid, but not about the text that was sent."""
-
-
 class _Token(msgspec.Struct):
     token: str
     logprob: float
@@ -117,7 +113,7 @@ def echo_gaps(body: bytes, code: str) -> tuple[float, float]:
         raise InvalidResponse("no log-probabilities for each token")
     start = "".join(tokens).rfind(code)
     if start < 0:
-        raise NoEcho("its tokens do not spell what it was sent")
+        raise InvalidResponse("its tokens do not spell what it was sent")
     gaps: list[float] = []
     at = 0
     for token, logprob, top in zip(tokens, logprobs, tops, strict=True):
@@ -226,8 +222,8 @@ class OpenAIJudge(AbstractContextManager["OpenAIJudge"]):
         if answer is None:
             logger.warning("the judge at %s does not begin its answer with Yes or No", self.url)
         failure = None if echo is None else answers[echo]
-        passing = isinstance(failure, openai_client.UnavailableEndpoint)
-        if isinstance(failure, NoEcho | openai_client.RejectedRequest | openai_client.UnusableEndpoint) and not passing:
+        if isinstance(failure, EndpointError) and not isinstance(failure, openai_client.UnavailableEndpoint):
+            # llama.cpp, for one, takes the request and echoes nothing
             self.reads_likelihood = False
             logger.warning("the judge at %s gives no likelihood of a program: it %s", self.url, failure)
 
