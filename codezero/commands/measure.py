@@ -75,6 +75,7 @@ ATTEMPTS = """  codezero judge FILE --audit          the same as `judge attempts
 WARM = """GRPO learns from attempts of which some pass; where none does, a few supervised steps come first. The exam is
 the run's own, executed, the same before and after; no solution of a problem like one of it is learned.
   codezero warm mbpp --steps 50 --into warm model.solver=DIR model.train=lora
+  codezero warm mbpp --own 8 --into warm model.solver=DIR      what passes of 8 own attempts at each
   codezero run model.solver=warm
 """
 SETTING = re.compile(r"[+~]*[\w.@/]+=")  # how KEY=VALUE begins; a task does not
@@ -113,6 +114,7 @@ def add(commands: Commands) -> None:
     commands.add("ask", ask_solver, task, takes, settings="", epilog=ASK)
     takes = {
         "data": value(str, "DATA", "rows with solutions: a file, a folder, hub:USER/NAME or a set's name"),
+        "--own": value(int, "N", "EXECUTE N own attempts at each; learn those that pass", default=0),
         "--steps": value(int, "N", "of 32 solutions each (default 100)", default=100),
         "--into": value(Path, "DIR", "a new folder for the policy; begin with it by model.solver=DIR", required=True),
     }
@@ -217,12 +219,13 @@ def ask_solver(options: argparse.Namespace) -> int:
 
 
 def warm_solver(options: argparse.Namespace) -> int:
-    if options.steps < 1:
-        raise ConfigError(f"--steps={options.steps} is out of bounds; it must be 1 at least")
+    for name, number, least in (("steps", options.steps, 1), ("own", options.own, 0)):
+        if number < least:
+            raise ConfigError(f"--{name}={number} is out of bounds; it must be {least} at least")
     config = composed(options)
     from codezero.ops.warm import warm
 
-    done = warm(config, options.data, options.steps, options.into, say)
+    done = warm(config, options.data, options.own, options.steps, options.into, say)
     exams = [f"{exam.label} {exam.interval}" if exam else "not measured" for exam in (done.before, done.after)]
     first, last = done.likelihood[0], done.likelihood[-1]
     lines = [

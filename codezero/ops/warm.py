@@ -1,4 +1,4 @@
-"""`codezero warm DATA`: supervised steps on right solutions, for a policy that solves nothing yet."""
+"""`codezero warm DATA`: supervised steps on right solutions, those of the data or own attempts that passed."""
 
 import random
 import shutil
@@ -22,19 +22,24 @@ from codezero.fitting import with_solver
 from codezero.models.build import Say
 from codezero.monitor.run_state import read_exam
 from codezero.monitor.run_types import ExamView
+from codezero.ops.judge import executed, sampled
 from codezero.problems.filters import Novelty
 from codezero.problems.sources import MAX_HELD_BACK, canary_rows
+from codezero.sandbox.base import Outcome
+from codezero.sandbox.build import build_sandbox
 from codezero.solver.build import build_learner, load_policy
 from codezero.solver.policy_files import ADAPTER, MODEL
 from codezero.system.signals import Share
-from codezero.types import Worked
+from codezero.types import Problem
 
 if TYPE_CHECKING:
     from codezero.models.load import LoadedModel
     from codezero.solver.learner import TrlLearner
 
 ROWS = 32  # solutions of a step
+SAMPLED_AT_ONCE = 128  # own attempts
 READ_SECONDS = 600.0
+Solved = tuple[Problem, str]  # a problem, and an answer that is right
 Pair = tuple[tuple[int, ...], tuple[int, ...]]  # token ids of a prompt and of an answer, its EOS included
 
 
@@ -49,10 +54,11 @@ class Warmed(msgspec.Struct, frozen=True):
     after: ExamView | None
 
 
-def warm(config: NodeConfig, data: str, steps: int, into: Path, say: Say) -> Warmed:
+def warm(config: NodeConfig, data: str, own: int, steps: int, into: Path, say: Say) -> Warmed:
     """Learn the solutions in `data`, none of a problem of the exam, and write the policy to the folder `into`.
 
-    Raises ConfigError, ProblemError, ModelError and SandboxError.
+    own: not these, but what passes of so many own attempts at each problem. Raises ConfigError, ProblemError,
+    ModelError and SandboxError.
     """
     if into.exists():
         raise ConfigError(f"--into={into} is there already; name another folder")
@@ -68,10 +74,15 @@ def warm(config: NodeConfig, data: str, steps: int, into: Path, say: Say) -> War
         config = with_solver(config, environment)
         tasks = build_exam_tasks(config, environment, withheld, say)
         say(f"reading {data}")
-        solved = canary_rows(data, withheld=withheld, seconds=READ_SECONDS, whole=True)
+        rows = canary_rows(data, withheld=withheld, seconds=READ_SECONDS, whole=True, solved=not own)
+        rows = [row for row in rows if not environment.withholds(row.problem)]
         policy = load_policy(config, say)
         from codezero.models.generation import Sampler
 
+        if own:
+            solved = passing(config, policy, [row.problem for row in rows], own, stack, say)
+        else:
+            solved = [(row.problem, f"```python\n{row.right[0].strip()}\n```") for row in rows]
         pairs = written(policy, environment, solved, config)
         canaries = build_canaries(config, withheld, stack, say, environment)
         evaluator = build_evaluator(config, canaries, stack, say, environment=environment)
@@ -92,15 +103,36 @@ def warm(config: NodeConfig, data: str, steps: int, into: Path, say: Say) -> War
     return Warmed(str(into), len(pairs), steps, likelihood, before, after)
 
 
+def passing(
+    config: NodeConfig, policy: "LoadedModel", problems: Sequence[Problem], samples: int, stack: ExitStack, say: Say
+) -> list[Solved]:
+    """Attempt each problem so often, and execute that; the different texts that pass.
+
+    Raises ModelError, SandboxError, and ProblemError when none does.
+    """
+    sandbox, step, solved = build_sandbox(config, stack), max(1, SAMPLED_AT_ONCE // samples), list[Solved]()
+    for start in range(0, len(problems), step):
+        say(Share("attempting and executing", start, len(problems), " problems"))
+        some = problems[start : start + step]
+        groups = sampled(policy, some, samples, config.solver.max_new_tokens, config.seed + start)
+        for group, outcomes in zip(groups, executed(sandbox, groups), strict=True):
+            pairs = zip(group.completions, outcomes, strict=True)
+            texts = dict.fromkeys(done.text for done, outcome in pairs if outcome is Outcome.PASS and done.finished)
+            solved += [(group.problem, text) for text in texts]
+    if not solved:
+        tried = f"{samples} own attempts at each of {len(problems)} problems"
+        raise ProblemError(f"none of {tried} passed; learn solutions first: leave out --own")
+    return solved
+
+
 def written(
-    policy: "LoadedModel", environment: Environment, solved: Sequence[Worked], config: NodeConfig
+    policy: "LoadedModel", environment: Environment, solved: Sequence[Solved], config: NodeConfig
 ) -> list[Pair]:
     """Put the solutions in the form that an answer is asked for in. Raises ProblemError when none can be learned."""
     from codezero.models.chat import encode_completions, encode_prompts
 
-    solved = [row for row in solved if not environment.withholds(row.problem)]
-    asked = encode_prompts(policy.tokenizer, [environment.prompt(row.problem) for row in solved])
-    answers = encode_completions(policy.tokenizer, [f"```python\n{row.right[0].strip()}\n```" for row in solved])
+    asked = encode_prompts(policy.tokenizer, [environment.prompt(problem) for problem, _ in solved])
+    answers = encode_completions(policy.tokenizer, [text for _, text in solved])
     most, longest = config.solver.max_new_tokens, config.solver.max_prompt_tokens
     pairs = [
         (tuple(prompt), (*answer, policy.stop_ids[0]))

@@ -359,13 +359,16 @@ def exam_problems(name: str, count: int, *, seed: int, seconds: float) -> list[P
     return problems if count >= len(problems) else Random(f"exam {seed}").sample(problems, count)
 
 
-def canary_rows(name: str, *, withheld: Novelty, seconds: float, whole: bool = False) -> list[Worked]:
+def canary_rows(
+    name: str, *, withheld: Novelty, seconds: float, whole: bool = False, solved: bool = True
+) -> list[Worked]:
     """The judge's rows of a source with solutions known to be right, none like what is `withheld`, to which they go.
 
-    `whole`: all rows are the judge's. Raises ProblemError when there is none, or reading takes longer than `seconds`.
+    `whole`: all rows are the judge's. Not `solved`: those without solutions too. Raises ProblemError when there is
+    none, or reading takes longer than `seconds`.
     """
     read = _usable(name, seconds, *((MAX_ROWS, 1) if whole else (CANARY_ROWS, CANARY_EVERY)))
-    if not (rows := [row for row in read if row.right and withheld.add(row.problem) is None]):
+    if not (rows := [row for row in read if (row.right or not solved) and withheld.add(row.problem) is None]):
         raise ProblemError(f"{name} has no solutions known to be right; `codezero data check` says what its rows lack")
     return rows
 

@@ -56,6 +56,28 @@ def test_a_spoilt_policy_solves_problems_after_it_was_warmed(
     assert find_policy(compose([f"model.solver={into}"]), "").digest != find_policy(compose(), str(spoilt)).digest
 
 
+@pytest.mark.slow
+def test_own_attempts_that_passed_are_learned_without_a_solution(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [{"text": each.question, "test_list": each.tests} for each in stream(200)]
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    words = ["warm", str(tmp_path / "data.jsonl"), "--own", "4", "--steps", "40", "--into", str(tmp_path / "warm")]
+    assert main([*words, "--json", "solver.learning_rate=1e-3", "evals.problems=100"]) == 0
+    done = json.loads(capsys.readouterr().out)
+    assert done["after"]["average"] > done["before"]["average"] + 0.05, done
+    assert 100 < done["solutions"] < 800
+
+
+def test_a_policy_none_of_whose_attempts_pass_is_sent_to_solutions(
+    spoilt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = rows(tmp_path / "data.jsonl", stream(5))
+    words = ["warm", data, "--own", "2", "--into", str(tmp_path / "warm"), f"model.solver={spoilt}", *FAST]
+    assert main(words) == FAILED and "none of 2 own attempts at each of 5 problems passed" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir() if path.name not in ("spoilt", "data.jsonl")] == []
+
+
 def test_an_adapter_is_warmed_too_and_nothing_half_written_is_left(
     spoilt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
