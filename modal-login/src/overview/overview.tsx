@@ -16,6 +16,18 @@ import { Answer, Figures, Head } from "./head";
 import { Judge } from "./judge";
 import { Peers } from "./peers";
 
+function TakeHome({ run }: { run: string }) {
+  return (
+    <p className="note">
+      Take it home:{" "}
+      <code>
+        codezero export <ForeignLine text={run.replaceAll("~", "/")} limit={60} /> --merged DIR
+      </code>
+      , or <code>--adapter</code>, <code>--gguf</code>, <code>--ollama</code>.
+    </p>
+  );
+}
+
 export function Overview({ view, link, page }: { view: RunView; link: Link; page: "overview" | "system" }) {
   const runs = useMemo(() => new Map([[view.run, view.series]]), [view]);
   const sections = page === "system" ? [System] : [Curves, Judge, Difficulty, Peers, Counting];
@@ -35,6 +47,7 @@ export function Overview({ view, link, page }: { view: RunView; link: Link; page
             <ForeignLine text={text} limit={400} />
           </p>
         ))}
+      {page === "overview" && (view.iteration ?? 0) > 0 && <TakeHome run={view.run} />}
       <Tabs run={view.run} page={page} />
       {sections.map((Section, index) => (
         <Boundary key={index}>

@@ -83,6 +83,7 @@ def test_a_run_that_has_ended_is_shown_whole(page: Page, server: Served) -> None
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     expect(page.get_by_text("max_iterations reached").first).to_be_visible()
     expect(page.get_by_role("heading", name="Exams on held-out problems")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("codezero export")
     assert page.locator("canvas").count() >= 6
 
 
