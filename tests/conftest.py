@@ -12,7 +12,11 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from builders.chain import Swarm
     from builders.swarm import Nodes
+
+    from codezero.code.worker import StaticGuard
+    from codezero.sandbox.monty import MontySandbox
 
 LONG = {
     "benchmarks/test_card", "browser/test_live", "e2e/test_data_sets", "e2e/test_found_and_join", "e2e/test_interrupt",
@@ -54,6 +58,40 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Nodes"]:
     with started(folder, "alice", port=port) as alice, started(folder, "bob", bootstrap=(join,)) as bob:
         assert alice.addresses == [join]
         yield Nodes(folder, join, alice, bob)
+
+
+@pytest.fixture(scope="module")
+def guard() -> Iterator["StaticGuard"]:
+    from codezero.code.worker import StaticGuard
+
+    with StaticGuard() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator["MontySandbox"]:
+    """Files about another one have a fixture of their own."""
+    from codezero.sandbox.monty import MontySandbox
+
+    with MontySandbox() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Swarm"]:
+    """A founded one, on a chain of its own."""
+    from builders.chain import found
+
+    with found(tmp_path_factory.mktemp("swarm")) as founded:
+        yield founded
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """The folder of a tiny model."""
+    from builders.models import saved, tiny_policy
+
+    return saved(tiny_policy(), tmp_path / "base")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -78,11 +78,6 @@ def test_a_command_that_is_none_would_be_found(words: list[str]) -> None:
         composed(words)
 
 
-def test_calls_are_found_wherever_they_stand_in_a_line() -> None:
-    line = f"A=1 {LAUNCHER} a.b='[x, y]' && {LAUNCHER} status --json & if true; then {LAUNCHER}; fi  # {LAUNCHER} not"
-    assert documents.launched(line) == [["run", "a.b=[x, y]"], ["status", "--json"], ["run"]]
-
-
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_settings_and_commands_that_a_text_names_are_there(name: str) -> None:
     known, sections = set(KINDS), {key.split(".")[0] for key in KINDS if "." in key}

@@ -11,7 +11,6 @@ from typing import Any
 import psutil
 from builders.swarm import eventually
 
-ROUND = 5
 PROGRAM = Path(__file__).parents[1] / "fakes" / "driven_node.py"
 questions = (f"question {number}" for number in itertools.count())
 
@@ -27,9 +26,9 @@ class Node:
             process_group=0,
         )  # fmt: skip
 
-    def tell(self, word: str, question: str = "", *, round_number: int = ROUND) -> Any:
+    def tell(self, word: str, question: str = "") -> Any:
         assert self.process.stdin and self.process.stdout
-        self.process.stdin.write(json.dumps([word, round_number, question]) + "\n")
+        self.process.stdin.write(json.dumps([word, question]) + "\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
         assert answer, "the node ended"

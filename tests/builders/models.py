@@ -101,6 +101,13 @@ def random_rows(
     return rows
 
 
+def saved(policy: LoadedModel, folder: Path) -> Path:
+    """A directory to load it from."""
+    policy.model.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+    return folder
+
+
 def bits(policy: LoadedModel) -> list[bytes]:
     """Of every weight, to see that two policies are the same."""
     return [weight.detach().cpu().contiguous().numpy().tobytes() for weight in policy.model.parameters()]

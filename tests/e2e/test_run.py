@@ -96,6 +96,7 @@ def test_a_run_measures_saves_reports_and_goes_on(tmp_path: Path) -> None:
     assert (tmp_path / "swarm.pem").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 def test_sigterm_finishes_the_iteration_and_saves(tmp_path: Path) -> None:
     """test_interrupt.py has Ctrl-C."""
     with subprocess.Popen(command(tmp_path, "evals.every=0"), stdout=subprocess.DEVNULL) as process:

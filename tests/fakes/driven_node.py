@@ -9,29 +9,26 @@ from builders.swarm import group, make_swarm, scored
 
 from codezero.errors import SwarmError
 
+ROUND = 5
+
 
 def main(folder: Path, name: str, host: str, port: str, *bootstrap: str) -> None:
     swarm = make_swarm(folder, name, host=host, port=int(port), bootstrap=bootstrap, poll_seconds=0.3)
     swarm.network.start()
     heard: list[str] = []
-    told = 0
     for line in sys.stdin:
-        word, round_number, question = json.loads(line)
+        word, question = json.loads(line)
         answer: object = None
         with contextlib.suppress(SwarmError):  # told once of each death of the network process
-            heard += [one.problem.question for one in swarm.gather(round_number)]
+            heard += [one.problem.question for one in swarm.gather(ROUND)]
             if word == "publish":
-                swarm.publish([scored(group(swarm.peer_id, question))], round_number)
+                swarm.publish([scored(group(swarm.peer_id, question))], ROUND)
             elif word == "heard":
                 answer = question in heard
-            elif word == "news":
-                answer, told = heard[told:], len(heard)
             elif word == "ready":
                 answer = swarm.addresses
             elif word == "process":
                 answer = swarm.network.pid
-            elif word == "neighbours":
-                answer = swarm.metrics()["swarm/neighbours"]
         print(json.dumps(answer), flush=True)
     swarm.close()
 

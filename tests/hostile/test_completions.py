@@ -1,6 +1,5 @@
 """The hostile suite through the real guard, the real reward and the real embedded judge; and anything at all."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import psutil
@@ -24,12 +23,6 @@ from codezero.sandbox.monty import MontySandbox
 from codezero.types import Problem, Status
 
 CALLED = [attack for attack in ATTACKS if attack.problem.entry_point]
-
-
-@pytest.fixture(scope="module")
-def guard() -> Iterator[StaticGuard]:
-    with StaticGuard() as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

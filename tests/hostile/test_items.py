@@ -74,6 +74,7 @@ def test_other_environments_are_left_where_they_are_and_nobody_is_blamed(peers: 
     assert arrived(first, 3, 8)
 
 
+@pytest.mark.slow
 def test_forged_places_are_dropped_and_counted(peers: list[HivemindSwarm]) -> None:
     first, second, _, _, liar = peers
     true = SUMS.derive(item(SUMS, 4, 1))

@@ -1,6 +1,5 @@
 """What is drawn ahead of the learner: which groups it gets, in which order, how old, and what a failure costs."""
 
-import dataclasses
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -113,15 +112,6 @@ def test_without_servers_the_next_batch_is_drawn_while_this_one_teaches(tmp_path
     harvest.close()
 
 
-def test_the_oldest_version_comes_first() -> None:
-    with ahead(policy := Policy()) as harvest:
-        take(harvest)
-        until(lambda: len(policy.begun) == BATCH + 4)
-        harvest._drawn.reverse()
-        policy.version = 3
-        assert [draw.version for group in take(harvest) for draw in group.group.completions[:1]] == [0, 0]
-
-
 @pytest.mark.parametrize("staleness", [0, 1, 2])
 def test_nothing_older_than_the_limit_is_ever_handed_out(staleness: int) -> None:
     with ahead(policy := Policy(), staleness=staleness, in_flight=16) as harvest:
@@ -217,17 +207,3 @@ def test_restoring_forgets_what_a_lost_future_had_drawn(tmp_path: Path) -> None:
         policy.version = 0
         harvest.load(tmp_path)
         assert {draw.version for group in take(harvest) for draw in group.group.completions[:1]} == {0}
-
-
-def test_closing_ends_its_threads() -> None:
-    with ahead(Policy()) as harvest:
-        take(harvest)
-    assert not any(thread.name.startswith("rollout") for thread in threading.enumerate())
-
-
-def test_a_group_of_no_version_is_of_the_present_one() -> None:
-    with ahead(policy := Policy()) as harvest:
-        (group,) = policy.rollout([problem(1)], 1)
-        unknown = dataclasses.replace(group, completions=(Completion("x", (1,), (-1.0,), True),))
-        policy.version = 5
-        assert harvest._oldest_version(unknown) == 5

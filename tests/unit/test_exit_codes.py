@@ -64,6 +64,7 @@ def test_what_cannot_be_printed_is_1_and_one_line(words: str, unbuffered: str) -
         assert (done.returncode, done.stderr) == (code, line), redirected
 
 
+@pytest.mark.slow
 def test_a_node_whose_reader_is_gone_ends_as_by_sigpipe(tmp_path: Path) -> None:
     words = settings(tmp_path, "run", "monitor.view=plain", "login.page=off")
     command = [sys.executable, "-m", "codezero", "run", *words]

@@ -15,7 +15,7 @@ from builders.parts import GROUP, PROBLEM, Parts, verdict
 from codezero.attempts import InStep
 from codezero.config import ProposerConfig, RunConfig
 from codezero.errors import AlarmError, ChainError, EvaluatorError, FailedRunError, SandboxError, SwarmError
-from codezero.node import Node, best_proposer, mean_reward, success_at_proposals, train
+from codezero.node import Node, best_proposer, success_at_proposals, train
 from codezero.run import Run
 from codezero.types import RolloutGroup, ScoredGroup, Status
 
@@ -271,11 +271,6 @@ def test_judging_that_fails_again_and_again_ends_the_node_with_its_trace(caplog:
     assert parts.saved == [1, 2, 3, 4, 5, 6]  # two failures in a row were survived, the third of three was not
     last = next(record for record in caplog.records if "3 times in a row" in record.message)
     assert last.exc_info and last.exc_info[2]
-
-
-def test_rewards_that_could_not_be_told_are_left_out_of_the_mean() -> None:
-    scored = ScoredGroup(GROUP, (verdict(1.0), verdict(0.0, Status.UNAVAILABLE)))
-    assert mean_reward([scored]) == 1.0 and mean_reward([]) is None
 
 
 def test_the_vote_goes_to_the_most_instructive_proposer() -> None:

@@ -7,8 +7,6 @@ import contextlib
 import errno
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -273,11 +271,3 @@ def test_what_cannot_be_forked_is_said_in_one_line(tmp_path: Path) -> None:
         begin(config(tmp_path, "mine"), fresh=True, fork="mine")
     assert seen(tmp_path / "mine") == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "empty", "mine"]
-
-
-def test_the_command_fails_before_anything_heavy_loads(tmp_path: Path) -> None:
-    words = ["-X", "importtime", "-m", "codezero", "run", "--fork", "nobody", f"run.directory={tmp_path}"]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 2 and "--fork=nobody: there is no such run" in done.stderr
-    loaded = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time")}
-    assert "codezero.runs" in loaded and not loaded & {"torch", "hivemind", "transformers"}

@@ -369,12 +369,6 @@ def test_the_four_recipes_execute_every_reward_and_need_no_judge() -> None:
         assert (config.reward.mode, config.evaluator.model, config.reward.correctness) == ("rlvr", "off", 1)
 
 
-@pytest.mark.parametrize("gone", ["weights.share=true", "verifier.model=nano-tests", "role=sampler"])
-def test_a_setting_that_is_gone_is_refused(gone: str) -> None:
-    with pytest.raises(ConfigError, match=gone.partition("=")[0]):
-        compose(["network=peer", gone])
-
-
 def test_the_code_recipes_are_the_published_ones() -> None:
     config = compose(["recipe=code-single-full"])
     assert config.data.sources == ["deepcoder"] and config.answer.block == "last" and config.evals.temperature == 0.6

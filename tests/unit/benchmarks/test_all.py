@@ -111,11 +111,6 @@ def test_a_claim_holds_within_its_tolerance_and_bounds(given: Any, measured: lis
         assert made.holds(made.figures(node)) is held
 
 
-def test_a_part_of_a_name_chooses_among_the_arms() -> None:
-    arms = {"3 of 8 name, limits": [0.1], "3 of 8 name, no limits": [0.2], "1 of 8 name, limits": [0.3]}
-    assert claim(path=("3 of 8 *, limits", "0")).figures(arms) == [0.1]
-
-
 BENCHMARK = """
 import json, sys, pathlib
 if "--broken" in sys.argv: sys.exit("no figure today")
@@ -170,19 +165,6 @@ def test_a_check_runs_what_has_time_and_says_what_holds(other_claims: Path, caps
     made = json.loads((into / "good.json").read_text())
     assert made["result"] == {"value": 1, "said": "kept in PATH", "arm": "4/12"} and made["seeds"] == [0]
     assert made["commit"] is None and made["machine"]["cores"] >= 1
-
-
-def test_only_what_is_named_is_checked_and_a_missing_file_fails(
-    other_claims: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert bench.main(["--check", "--only", "good", "--into", str(other_claims / "new")]) == 0
-    assert capsys.readouterr().out.splitlines() == [f"{'holds':8} {'good':22} README.md: 1: 1 (commit None)"]
-    assert bench.main(["--report", "--only", "good", "--into", str(other_claims / "new")]) == 0
-    assert bench.main(["--report", "--only", "moved", "--into", str(other_claims / "new")]) == 1
-    assert "there is no moved.json" in capsys.readouterr().out
-    (other_claims / "results" / "good.json").write_text('{"result": {}}')
-    assert bench.main(["--report", "--only", "good"]) == 1
-    assert "no figure at value" in capsys.readouterr().out
 
 
 def test_the_list_describes_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:

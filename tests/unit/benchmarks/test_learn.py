@@ -3,13 +3,10 @@
 Does not show what sharing or proposing is worth; the benchmarks do.
 """
 
-import argparse
 from typing import Any
 
 import learn
 import proposing
-import pytest
-from learn_swarm import Case
 
 
 def ran(own: int, others: int, first: float, last: float, seed: int = 0, scenario: str = "same") -> dict[str, Any]:
@@ -20,11 +17,6 @@ def ran(own: int, others: int, first: float, last: float, seed: int = 0, scenari
     return case | rest | {"curve": curve, "external_groups_per_round": 0.0}
 
 
-def test_area_is_what_was_learned_above_the_start() -> None:
-    assert learn.areas(ran(8, 0, 0.4, 0.6)) == pytest.approx([10.0, 10.0])
-    assert learn.areas(ran(8, 0, 0.4, 0.4)) == pytest.approx([0.0, 0.0])
-
-
 def test_a_mix_is_compared_with_solo_by_area_and_by_completions() -> None:
     rows = [ran(own, others, 0.4, last, seed) for own, others, last in ((8, 0, 0.6), (2, 14, 0.7)) for seed in (0, 1)]
     told = learn.scenario(rows, "same")
@@ -32,20 +24,6 @@ def test_a_mix_is_compared_with_solo_by_area_and_by_completions() -> None:
     assert told["gain_over_solo"] == 0.5
     assert told["completions_ratio"] == 0.25
     assert told["arms"]["8/0"]["seeds"] == 2 and told["ci"]["8/0"] == [10.0, 10.0]
-
-
-def test_poison_costs_the_difference_of_the_ends() -> None:
-    clean = learn.scenario([ran(4, 12, 0.4, 0.6)], "same")["arms"]
-    lied = learn.scenario([ran(4, 12, 0.4, 0.59, scenario="poisoned")], "poisoned")["arms"]
-    assert learn.poison(clean, lied) == {"4/12 positives gate": 1.0}
-
-
-def test_every_case_is_asked_for_once_and_the_first_seed_first() -> None:
-    options = argparse.Namespace(scenarios=list(learn.SCENARIOS), seeds=2, nodes=8, rounds=60)
-    wanted = list(learn.cases(options))
-    assert len(set(wanted)) == len(wanted)
-    assert [one.seed for one in wanted] == sorted(one.seed for one in wanted)
-    assert Case("specialists", 4, 12, "positives", True, 1, 8, 60, 15) in wanted
 
 
 def rows_of(success: list[float | None]) -> list[dict[str, Any]]:

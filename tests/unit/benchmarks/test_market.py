@@ -14,8 +14,3 @@ def test_prices_votes_friends_and_copies_have_a_figure_for_each(capsys: pytest.C
     assert report["prices"].keys() == market.SCENES.keys()
     assert report["prices"]["3 liars"]["price"] < report["prices"]["3 liars"]["average"]
     assert report["copies"]["honest"] > 0
-
-
-def test_too_few_games_are_refused() -> None:
-    with pytest.raises(SystemExit):
-        market.main(["--games", "5"])

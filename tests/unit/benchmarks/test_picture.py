@@ -35,20 +35,6 @@ RESULTS: dict[str, Any] = {
 DRAWING = sorted(
     path.stem for path in Path(picture.__file__).parent.glob("*.py") if "picture.drawn" in path.read_text()
 )
-PAGES = ("#ffffff", "#0d1117", "#1e2129")
-"""GitHub's two backgrounds, and the dark one of the site."""
-
-
-def contrast(colour: str, page: str) -> float:
-    """As WCAG 2 defines it."""
-
-    def light(code: str) -> float:
-        parts = (int(code[at : at + 2], 16) / 255 for at in (1, 3, 5))
-        red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-    low, high = sorted((light(colour), light(page)))
-    return (high + 0.05) / (low + 0.05)
 
 
 def drawn(name: str, folder: Path, result: Any, file: str = "picture.svg") -> str:
@@ -86,20 +72,3 @@ def test_a_stored_file_is_drawn_and_nothing_is_run(tmp_path: Path, monkeypatch: 
         pressure.main(["--from", stored])
     with pytest.raises(SystemExit, match="no curve"):
         drawn("pressure", tmp_path, {"runs": [{"arm": "likelihood", "first_alarm": None}]})
-
-
-def test_results_of_several_files_are_one() -> None:
-    merged = picture.merged([{"runs": [1], "seed": 0}, {"runs": [2], "more": {}}])
-    assert merged == {"runs": [1, 2], "seed": 0, "more": {}}
-
-
-def test_an_arm_keeps_its_colour_whatever_is_shown_beside_it() -> None:
-    learn = importlib.import_module("learn")
-    assert learn.colour_of("8/0") != learn.colour_of("4/12 positives gate") != learn.colour_of("4/12 sapo gate")
-    assert learn.colour_of("4/12 sapo gate") == learn.colour_of("4/4 sapo")
-    assert learn.colour_of("3 of 8 name, limits") == learn.colour_of("1 of 8 name, no limits")
-
-
-@pytest.mark.parametrize("colour", [picture.INK, *picture.COLOURS])
-def test_a_colour_is_seen_on_light_and_on_dark_pages(colour: str) -> None:
-    assert all(contrast(colour, page) >= 3 for page in PAGES)

@@ -10,7 +10,6 @@ import pytest
 import real_files
 from builders.data_sets import mbpp
 from builders.real_data import real_data
-from published.rows import READERS
 from published.table import lines
 from published.tiers import open_tiers
 
@@ -51,43 +50,11 @@ def test_each_fault_of_a_file_is_counted_where_it_belongs(tmp_path: Path) -> Non
     assert [name.split(":")[0] for name in report["decided"]["failed"]] == ["mbpp/12"]
 
 
-def test_a_set_is_read_by_both_readers_alike(tmp_path: Path) -> None:
-    rows = [mbpp(11), mbpp(601), mbpp(12, test_setup_code="import math")]
-    items, read = READERS["mbpp"](written(tmp_path, *rows))
-    assert read == {"in_file": 3, "eval_tasks": 2, "problems": 3, "refused": []}
-    assert items[2].task.tests[0].startswith("import math\n")
-
-
-def test_what_monty_lacks_is_a_reason_and_no_failure(tmp_path: Path) -> None:
-    code = "import heapq\nclass Two(heapq.__class__):\n    pass\ndef solve_11(n):\n    return n + 11"
-    report = measured(written(tmp_path, mbpp(11, code=code)), monty_alone=True)["decided"]
-    assert (report["by_monty"], report["by_either"], report["failed"]) == (0, 0, [])
-    assert sum(report["monty_lacks"].values()) == report["tests"] == 3 and len(report["neither"]) == 1
-
-
-def test_the_table_counts_and_lists(tmp_path: Path) -> None:
-    wrong = mbpp(12, code="def solve_12(n):\n    return n + 99")
-    text = "\n".join(lines({"mbpp": measured(written(tmp_path, mbpp(11), wrong), monty_alone=True)}))
-    assert "| rows read | 2 of 2 (100.0%) |" in text and "| references that fail a test | 1 |" in text
-    assert "mbpp, references that fail:\n\n* mbpp/12: " in text
-
-
 def test_the_table_of_the_pages_is_that_of_the_stored_result() -> None:
     root = Path(__file__).parents[3]
     sets = json.loads((root / "results" / "published_sets.json").read_text())["result"]["sets"]
     table = [line for line in lines(sets) if line.startswith("|")]
     assert "\n".join(table) in (root / "docs" / "results.md").read_text() and len(table) > 20
-
-
-def test_a_file_that_eval_refuses_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    written(tmp_path, mbpp(11), mbpp(12, test_list=[]))
-    assert real_files.main([str(tmp_path), "--sets", "mbpp"]) == 2
-    assert "mbpp.jsonl, row 2: " in capsys.readouterr().err
-
-
-def test_a_folder_without_the_files_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert real_files.main([str(tmp_path), "--json"]) == 2
-    assert "mbpp.jsonl" in capsys.readouterr().err
 
 
 @pytest.mark.slow

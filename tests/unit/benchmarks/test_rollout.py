@@ -5,37 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import environment
 import pytest
-import rollout
-import torch
 from card_parts import roofline
-from environment import NoEnvironmentError, genrl_python
-from model import EOS, NANO, WORDS_FROM, make_model, make_prompts
 from rollout import Turn, report
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
-
-
-def test_text_becomes_the_same_ids_again(tmp_path: Path):
-    """genrl keeps text only. Every word the model can sample, after any other, and prompts as long as promised."""
-    make_model(tmp_path, NANO)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    words = [*range(WORDS_FROM, NANO.vocabulary), *reversed(range(WORDS_FROM, NANO.vocabulary))]
-    assert tokenizer(tokenizer.decode(words, skip_special_tokens=True))["input_ids"] == words
-    fewest, most = NANO.prompt_tokens
-    assert all(fewest - 1 <= len(tokenizer(prompt)["input_ids"]) <= most - 1 for prompt in make_prompts(NANO))
-
-
-def test_the_model_samples_words_only(tmp_path: Path):
-    make_model(tmp_path, NANO)
-    model = AutoModelForCausalLM.from_pretrained(tmp_path)
-    ids = torch.randint(WORDS_FROM, NANO.vocabulary, (8, 60), generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        p = model(ids).logits.softmax(-1)
-    assert p[..., :WORDS_FROM].max() == 0 and EOS < WORDS_FROM
-    assert p.max() < 0.5  # and these are still chosen among
 
 
 def test_ratios_are_of_turns_in_the_same_round():
@@ -45,38 +19,6 @@ def test_ratios_are_of_turns_in_the_same_round():
     assert made["ratio_vs_genrl"] == [3.0, 3.0, 3.0]
     assert made["cpu_ratio_vs_genrl"] == [5.0, 4.0, 6.0]
     assert made["genrl_tuned"] is None and made["ratio_vs_genrl_tuned"] is None and made["ratio_vs_trl"] is None
-
-
-def test_genrls_environment_is_made_once_for_the_same_pins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    steps: list[str] = []
-
-    def run(step: str, command: list[str]) -> None:
-        steps.append(step)
-        (tmp_path / "genrl").mkdir(exist_ok=True)
-
-    monkeypatch.setattr(environment, "_run", run)
-    assert genrl_python(tmp_path) == genrl_python(tmp_path) == tmp_path / "genrl" / "bin" / "python"
-    assert steps == ["making it", "its packages", "torch", "importing it"]
-
-
-def test_without_genrls_environment_the_benchmark_says_why_and_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    def run(step: str, command: list[str]) -> None:
-        raise NoEnvironmentError(f"{step} failed: no network")
-
-    monkeypatch.setattr(environment, "_run", run)
-    monkeypatch.setattr(rollout, "measure", lambda shape, genrl, options: {"genrl": genrl})
-    assert rollout.main(["--json", "--shapes", "nano", "--cache", str(tmp_path)]) == 0
-    said = capsys.readouterr()
-    why = "making it failed: no network"
-    assert json.loads(said.out) == {"shapes": {"nano": {"genrl": None}}, "genrl_missing": why}
-    assert "no network" in said.err
-
-
-def test_a_failed_step_of_the_installation_is_one_line():
-    with pytest.raises(NoEnvironmentError, match=r"^trying failed: one two$"):
-        environment._run("trying", [sys.executable, "-c", "import sys; sys.exit('one\\n\\n two')"])
 
 
 def test_limits_count_what_has_to_be_read_and_multiplied():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Never
 
 import pytest
-from builders.chain import Swarm, found
+from builders.chain import Swarm
 from fakes.chaos_proxy import ChaosProxy
 
 from codezero.chain import build
@@ -22,12 +22,6 @@ PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 
 def nobody(_: object) -> Never:
     raise AssertionError("no endpoint of these tests is a node")
-
-
-@pytest.fixture(scope="module")
-def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
-    with found(tmp_path_factory.mktemp("swarm")) as swarm:
-        yield swarm
 
 
 @pytest.fixture

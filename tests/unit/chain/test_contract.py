@@ -81,16 +81,6 @@ def test_a_reward_counts_once(swarm: Swarm, member: ContractCoordinator) -> None
         swarm.owner.send("submitReward", 0, 0, 7, "QmMineNot")
 
 
-def test_a_vote_counts_once(member: ContractCoordinator) -> None:
-    member.register("QmVoter")
-    with refused("InvalidVote"):
-        member.send("submitWinners", 0, ["QmVoter"], "QmVoter")
-    member.send("submitWinners", 0, ["QmBest"], "QmVoter")
-    assert member._ask("getVoterVotes", 0, "QmVoter") == ["QmBest"]
-    with refused("WinnerAlreadyVoted"):
-        member.send("submitWinners", 0, ["QmOther"], "QmVoter")
-
-
 def test_the_contracts_own_words_arrive(member: ContractCoordinator) -> None:
     with pytest.raises(ContractError, match="Start index must be"):
         member._ask("winnerLeaderboard", 2, 1)

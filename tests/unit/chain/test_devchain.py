@@ -174,33 +174,6 @@ def test_an_old_signature_without_chain_id_is_refused(sender: Sender) -> None:
         sender.client.ask("eth_sendRawTransaction", "0x" + raw.removeprefix("0x"))
 
 
-def test_every_kind_of_transaction_is_mined(sender: Sender, tiny: str) -> None:
-    legacy = sender.send(tiny, WRITE + argument(1), gasPrice=5 * GWEI)
-    access = [{"address": Web3.to_checksum_address(tiny), "storageKeys": ["0x" + "00" * 32]}]
-    listed = sender.send(tiny, WRITE + argument(2), gasPrice=GWEI, type=1, accessList=access)
-    assert [receipt["type"] for receipt in (legacy, listed)] == ["0x0", "0x1"]
-    assert legacy["effectiveGasPrice"] == hex(5 * GWEI)
-    other = Account.create()
-    authorization = other.sign_authorization(
-        {"chainId": sender.client.chain_id, "address": Web3.to_checksum_address(tiny), "nonce": 0}
-    )
-    delegated = sender.send(other.address, WRITE + argument(3), type=4, authorizationList=[authorization])
-    assert (delegated["type"], delegated["status"]) == ("0x4", "0x1")
-    assert sender.client.ask("eth_getCode", other.address, "latest") == "0xef0100" + tiny[2:].lower()
-    assert int(sender.client.ask("eth_getStorageAt", other.address, "0x0", "latest"), 16) == 3
-    for receipt in (legacy, listed, delegated):
-        mined = sender.client.ask("eth_getTransactionByHash", receipt["transactionHash"])
-        assert mined["type"] == receipt["type"] and mined["blockHash"] == receipt["blockHash"]
-
-
-def test_what_was_paid_is_gas_times_price(sender: Sender) -> None:
-    before = int(sender.client.ask("eth_getBalance", sender.address, "latest"), 16)
-    receipt = sender.send("0x" + "77" * 20, value=12345)
-    after = int(sender.client.ask("eth_getBalance", sender.address, "latest"), 16)
-    assert receipt["gasUsed"] == hex(21_000)
-    assert before - after == 12345 + 21_000 * int(receipt["effectiveGasPrice"], 16)
-
-
 def test_an_estimate_is_enough_and_little_less_is_not(sender: Sender, tiny: str) -> None:
     data = deploying(b"\x5b" * 20_000)
     for to, payload in [(tiny, WRITE + argument(2**200)), (None, data), ("0x" + "66" * 20, b"")]:
@@ -244,14 +217,6 @@ def test_nobody_can_cheat(client: Client, method: str) -> None:
     with pytest.raises(RpcFailure, match="does not exist") as failure:
         client.ask(method, {})
     assert failure.value.code == -32601
-
-
-def test_eight_write_at_once(client: Client, tiny: str) -> None:
-    senders = [Sender(client) for _ in range(8)]
-    batches = [[sender.sign(tiny, WRITE + argument(nonce), nonce=nonce) for nonce in range(10)] for sender in senders]
-    hashes = [tx_hash for each in tiny_chain.write_in_parallel(client, batches) for tx_hash in each.result()]
-    receipts = [client.ask("eth_getTransactionReceipt", tx_hash) for tx_hash in hashes]
-    assert len(set(hashes)) == 80 == len({receipt["blockNumber"] for receipt in receipts})
 
 
 def test_every_new_chain_has_an_id_of_its_own(tmp_path: Path, chain: DevChainHandle) -> None:

@@ -83,13 +83,3 @@ def test_code_with_the_bytes_of_a_node_hides_no_part_of_the_state(chain: Ledger)
     for _ in range(3):
         chain._compact()
         assert chain.read(tiny) == 5
-
-
-def test_a_compaction_that_fails_changes_nothing(chain: Ledger) -> None:
-    tiny = chain.deploy(tiny_runtime())
-    chain.send(tiny, WRITE + argument(5))
-    before = chain.nodes()
-    chain._row("CREATE TABLE live(x)")
-    with pytest.raises(devchain.sqlite3.OperationalError):
-        chain._compact()
-    assert chain.nodes() == before and chain.read(tiny) == 5

@@ -1,12 +1,11 @@
 """What a newcomer may do on the founder's chain: all that a node of the swarm has to, and no more. A real chain."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.chain import Swarm, found, reward_of
+from builders.chain import Swarm, reward_of
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -20,12 +19,6 @@ from codezero.chain.wallet import KeystoreWallet, transaction_fields
 from codezero.errors import UnreachableError
 
 ADDRESS = "/ip4/203.0.113.5/tcp/38331/p2p/QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
-
-
-@pytest.fixture(scope="module")
-def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
-    with found(tmp_path_factory.mktemp("swarm")) as swarm:
-        yield swarm
 
 
 @pytest.fixture(scope="module")

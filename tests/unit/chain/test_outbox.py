@@ -16,7 +16,7 @@ from eth_utils import to_checksum_address
 from hexbytes import HexBytes
 
 from codezero.chain.contract import ContractCoordinator, Sender, SignedTransaction
-from codezero.chain.errors import ChainUnreachableError, ContractError
+from codezero.chain.errors import ContractError
 from codezero.chain.outbox import PROBLEM, ChainOutbox, OutboxStatus, OutboxStore, read_status
 from codezero.chain.provider import ChainClient
 from codezero.chain.wallet import KeystoreWallet
@@ -297,9 +297,3 @@ def test_a_used_nonce_is_signed_anew(
     receipt = member.send("submitReward", 0, 0, 1, "QmNonce")
     assert receipt["transactionHash"].to_0x_hex() == signed[-1].hash
     assert signed[-1].nonce == signed[0].nonce + 1
-
-
-def test_nothing_is_signed_while_the_chain_is_away(tmp_path: Path, swarm: Swarm) -> None:
-    nowhere = ChainClient(["http://127.0.0.1:9"], swarm.chain_id, seconds=0.2)
-    with pytest.raises(ChainUnreachableError):
-        Sender(nowhere, KeystoreWallet.ephemeral(tmp_path / "key.json")).transact(swarm.contract, b"", seconds=0.5)

@@ -1,6 +1,5 @@
 """Rounds by the clock; who opens rounds and when, who is registered, what the leaderboard adds up on a contract."""
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from codezero.chain.base import Coordinator, Outbox
 from codezero.chain.contract import Sender, own_contracts
-from codezero.chain.rounds import ClockCoordinator, NoOutbox, Repeating
+from codezero.chain.rounds import ClockCoordinator, NoOutbox
 from codezero.chain.upkeep import SHORTEST, Registry, StageManager
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import ChainConfig
@@ -155,18 +154,3 @@ def test_nodes_agree_without_talking_and_rounds_never_go_back(now: float, second
     first, second = (ClockCoordinator(seconds, now=lambda: now) for _ in range(2))
     assert first.current_round() == second.current_round()
     assert ClockCoordinator(seconds, now=lambda: now + 1).current_round() >= first.current_round()
-
-
-def test_what_has_to_succeed_once_is_not_done_again() -> None:
-    calls, succeeded = list[int](), threading.Event()
-
-    def job() -> None:
-        calls.append(1)
-        if len(calls) == 1:
-            raise ChainError("not yet")
-        succeeded.set()
-
-    repeating = Repeating("trying", job, 0.001, once=True)
-    assert succeeded.wait(10)
-    repeating.close()
-    assert len(calls) == 2 and not repeating._thread.is_alive()

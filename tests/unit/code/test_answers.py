@@ -154,10 +154,6 @@ def test_a_fence_within_the_code_is_text():
     assert read_answer(fence(code), "f") == Answer(code, True)
 
 
-def test_a_lambda_and_an_alias_define_too():
-    assert read_answer("f = lambda x: x", "f").code == "f = lambda x: x"
-
-
 def test_many_blocks_are_no_work():
     text = "\n".join([fence(G), *[fence("x = 1")] * 20_000])
     assert read_answer(text, "f").code == G and MAX_BLOCKS < 1_000

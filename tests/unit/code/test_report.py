@@ -51,10 +51,6 @@ def test_the_entry_point_must_be_a_plain_function(code: str):
     assert found.parses and not found.entry_defined and found.certain_failure
 
 
-def test_a_lambda_is_an_entry_point():
-    assert not report("sq = lambda x: x * x").certain_failure
-
-
 @pytest.mark.parametrize(("signature", "test", "fits"), [
     ("x", "assert sq(1) == 1", True), ("x, y", "assert sq(1) == 1", False), ("", "assert sq(1) == 1", False),
     ("x, y=2", "assert sq(1) == 1", True), ("*xs", "assert sq(1, 2, 3) == 1", True),
@@ -168,11 +164,6 @@ def test_milder_flaws_are_named():
     assert not report("def sq(n):\n    return n * n").signature_as_stated
 
 
-def test_full_width_letters_are_the_letters_they_mean():
-    """The parser normalises identifiers (NFKC), so a disguised name is still banned."""
-    assert report("def sq(x):\n    return \uff45val('x')").banned == ("eval",)
-
-
 def stdio(code: str, *cases: tuple[str, str]) -> StaticReport:
     tests = tuple(json.dumps({"input": given, "output": wanted}) for given, wanted in cases or (("3\n", "9\n"),))
     return check(StaticRequest(fence(code), tests, "", "Print the square."))
@@ -222,7 +213,8 @@ def test_no_parameter_used_and_no_end_are_named():
     assert stdio("while True:\n    print(1)").degenerate and not stdio("while True:\n    print(input())").degenerate
 
 
-def test_an_alias_is_an_entry_point():
+def test_a_lambda_and_an_alias_are_entry_points():
+    assert not report("sq = lambda x: x * x").certain_failure
     assert not report("def g(x):\n    return x * x\nsq = g").certain_failure
     assert not report("def g(x, y):\n    return x * x\nsq = g").arity_ok
     assert not report("import math\nsq = math.sqrt").certain_failure
@@ -233,6 +225,7 @@ def test_an_alias_is_an_entry_point():
     "import random\ndef sq(x):\n    return random._os", "from . import other\ndef sq(x):\n    return x",
     "from os import path as p\ndef sq(x):\n    return x", "def sq(x):\n    return __builtins__",
     "def sq(x):\n    return map(eval, [x])",
+    "def sq(x):\n    return \uff45val('x')",  # the parser normalises identifiers (NFKC)
 ])  # fmt: skip
 def test_reaching_outside_is_seen_under_other_names(code: str):
     assert report(code).banned
@@ -240,11 +233,3 @@ def test_reaching_outside_is_seen_under_other_names(code: str):
 
 def test_a_name_of_ones_own_is_not_the_builtin():
     assert not report("def sq(input):\n    vars = input\n    return vars * vars").banned
-
-
-def test_examples_are_there_for_a_function():
-    assert [(one.input, one.output) for one in report("def sq(x):\n    return x * x").examples] == [
-        ("sq(3)", "9"),
-        ("sq(5)", "25"),
-        ("sq(12)", "144"),
-    ]

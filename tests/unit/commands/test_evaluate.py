@@ -1,8 +1,6 @@
 """The commands `judge`, `judge train` and `bench`: what goes in, what comes out, and what is refused."""
 
 import json
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -183,14 +181,6 @@ def test_any_line_is_read_or_refused(line: bytes):
         assert read_group(line).problem.tests
     except ProblemError as error:
         assert str(error)
-
-
-def test_bench_runs_a_file_of_benchmarks_and_knows_their_names(capsys: pytest.CaptureFixture[str]):
-    assert main(["bench", "judg"]) == 2
-    assert "choose one of" in capsys.readouterr().err
-    words = ["bench", "gossip", "--json", "--real=", "--simulated=4", "--rounds=1"]
-    done = subprocess.run([sys.executable, "-m", "codezero", *words], capture_output=True, text=True)
-    assert done.returncode == 0 and json.loads(done.stdout)["rows"][0]["nodes"] == 4, done.stderr
 
 
 @pytest.mark.slow

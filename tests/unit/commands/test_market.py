@@ -33,13 +33,6 @@ def test_every_page_is_printed_and_is_json(
     assert json.loads(capsys.readouterr().out)
 
 
-def test_the_bare_command_is_the_page(market: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    assert market() == 0
-    text = capsys.readouterr().out
-    assert "in the market" in text and "play points" in text and "your bets" in text and "20 are needed" in text
-    assert "\u202e" not in text
-
-
 def test_a_game_is_shown_by_its_first_digits(
     market: Callable[..., int], games: list[Game], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -54,9 +47,3 @@ def test_a_game_that_is_none_is_one_line_and_2(
 ) -> None:
     assert market(*words) == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_a_run_without_a_market_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "two").mkdir()
-    assert main(["market", f"run.directory={tmp_path}", "run.name=two"]) == 0
-    assert capsys.readouterr().out == "no bets: this run plays no market: market.enabled=false\n"

@@ -98,8 +98,3 @@ def test_refused_names_say_why(why: str):
     for name in REFUSED[why].split():
         with pytest.raises(ConfigError, match=f"{name} is refused: {why}"):
             ReasoningGym([name])
-
-
-def test_the_version_names_the_tasks():
-    assert ReasoningGym(["gcd", "lcm"]).version.endswith(" gcd lcm")
-    assert ReasoningGym(["gcd"]).version != ReasoningGym(["lcm"]).version

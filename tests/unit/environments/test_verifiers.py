@@ -38,10 +38,6 @@ def test_its_rewards_are_the_score_by_their_weights() -> None:
     assert environment.name == "word-tasks" and problem.level is None
 
 
-def test_another_size_or_version_is_another_environment() -> None:
-    assert TaskEnvironment(VerifiersTasks(NAME)).digest != TaskEnvironment(VerifiersTasks(NAME, words=32)).digest
-
-
 def test_a_setting_names_it_with_its_options() -> None:
     mapping = f"{{_target_: codezero.environments.verifiers.VerifiersTasks, taskset: {NAME}, words: 40}}"
     assert build_environment(compose([f"environment={mapping}"])).name == "word-tasks"

@@ -9,7 +9,7 @@ import pytest
 
 from codezero.code.parsing import fence
 from codezero.config import EvalsConfig, SolverConfig
-from codezero.errors import ProblemError, RolloutError
+from codezero.errors import RolloutError
 from codezero.evals.exam import HeldOutExam
 from codezero.evals.grading import SandboxGrader
 from codezero.evals.task import EvalTask
@@ -76,12 +76,6 @@ class ScriptedJudge:
         pairs, orders = compared(scored, passed)
         self.witnessed += pairs
         return executed_metrics(pairs, orders)
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[MontySandbox]:
-    with MontySandbox() as running:
-        yield running
 
 
 @pytest.fixture
@@ -231,10 +225,3 @@ def test_execution_is_not_held_against_itself(sandbox: MontySandbox) -> None:
 def test_due_early_at_first_and_then_regularly(sandbox: MontySandbox, every: int, due: list[int]) -> None:
     sat = exam(sandbox, [[RIGHT]], every=every)
     assert [iteration for iteration in range(51) if sat.due(iteration)] == due
-
-
-def test_an_empty_exam_is_refused(sandbox: MontySandbox) -> None:
-    with pytest.raises(ProblemError):
-        HeldOutExam(
-            EvalsConfig(), SolverConfig(), "none", [], [], ScriptedSampler([]), SandboxGrader(sandbox), ScriptedJudge()
-        )

@@ -13,7 +13,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from builders import evals as small
 from hypothesis import given
@@ -23,7 +22,7 @@ from codezero.code.answer import read_answer
 from codezero.errors import ConfigError
 from codezero.evals.figures import Choices, TaskOutcome, compare, figures_of, paired_bootstrap, pass_at_k
 from codezero.evals.grading import Grade, JudgeGrader, SandboxGrader
-from codezero.evals.run import EvalRun, EvalTotals, EvaluationLog, SampledBatch, batch_seed
+from codezero.evals.run import EvalRun, EvalTotals, EvaluationLog, batch_seed
 from codezero.evals.task import EvalTask
 from codezero.sandbox.base import ALL_HOLD, Execution, Job, Sandbox, failed, unknown
 from codezero.system.signals import Terminated
@@ -131,18 +130,6 @@ def test_two_evals_do_not_share_a_ledger(tmp_path: Path) -> None:
         EvaluationLog(tmp_path, CHOICES, "x")
 
 
-def test_a_log_can_be_read_while_an_eval_writes_it(tmp_path: Path) -> None:
-    sit(tmp_path, Sampler(), Grader())
-    with (
-        EvaluationLog(tmp_path, CHOICES, "x") as log,
-        contextlib.closing(sqlite3.connect(log.path, timeout=0)) as other,
-    ):
-        count = "SELECT count(*) FROM batch"
-        assert other.execute(count).fetchone() == (6,)
-        log.write(0, {9: SampledBatch(["a"], [[Completion("x", (), (), True)]])})
-        assert other.execute(count).fetchone() == (7,)
-
-
 def test_more_samples_are_added_to_those_that_are_there(tmp_path: Path) -> None:
     sampler = Sampler()
     sit(tmp_path, sampler, Grader())
@@ -156,10 +143,6 @@ def test_an_eval_that_is_stopped_says_how_far_it_is(stop: type[BaseException], t
     grader = Grader(dies_at=2, dies_of=stop)
     with pytest.raises(stop, match="16 of 20 problems done; the same command goes on"):
         sit(tmp_path, Sampler(), grader)
-
-
-def test_other_choices_have_another_log() -> None:
-    assert CHOICES.file_name != msgspec.structs.replace(CHOICES, max_new_tokens=9).file_name
 
 
 def test_undecided_attempts_are_shown_and_counted_nowhere(tmp_path: Path) -> None:

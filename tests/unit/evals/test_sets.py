@@ -193,8 +193,6 @@ def test_a_line_that_is_too_long_is_refused_before_it_is_held(tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("name", "files", "said"),
     [
-        ("humanevil", [], "choose one of: synthetic, humaneval"),
-        ("mbpp", [], "give --file"),
         ("synthetic", ["x.jsonl"], "needs none"),
         ("mbpp", ["nowhere.jsonl"], "is not there"),
         ("mbpp", ["/"], "--file"),

@@ -99,11 +99,6 @@ def test_canaries_are_judged_by_a_fit_that_has_not_seen_their_problem():
     assert made.fit is None
 
 
-def test_the_same_canaries_give_the_same_calibration():
-    data = sample(400, 1.5)
-    assert calibrate(("s",), *data) == calibrate(("s",), *data)
-
-
 PROGRAMS = [Program("double it", f"def f(x):\n    return x * {n}") for n in range(PART + 16)]
 LATE, READ = Reading(None, "the judge did not answer in 1.5 s"), Reading((1.0,))
 

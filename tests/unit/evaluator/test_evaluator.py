@@ -1,8 +1,6 @@
 """The evaluator with the real embedded judge: what it believes, what it cannot be talked into, what it admits."""
 
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -21,7 +19,7 @@ from codezero.errors import EvaluatorError
 from codezero.evaluator.calibration import draw_canaries
 from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.judge import AgreeingJudge, LikelihoodJudge
-from codezero.evaluator.judge_prompts import LEAST_GAP, MEAN_GAP
+from codezero.evaluator.judge_prompts import LEAST_GAP
 from codezero.evaluator.reward import cap, verdict
 from codezero.evaluator.types import Program, Reading
 from codezero.models.load import LoadedModel, load_model
@@ -36,12 +34,6 @@ def oracle() -> ToldJudge:
     """Right about everything in these tests."""
     right = {spelt(canary) for canary in draw_canaries(worked, 400, "1 start") if canary.right} | {RIGHT}
     return ToldJudge(lambda program: 1.0 if program.code in right else -1.0)
-
-
-@pytest.fixture(scope="module")
-def guard() -> Iterator[StaticGuard]:
-    with StaticGuard() as one:
-        yield one
 
 
 @pytest.fixture(scope="module")
@@ -109,15 +101,6 @@ def test_verdicts_come_in_order_and_are_reproducible(evaluator: FrozenEvaluator)
     assert [one.group for one in scored] == groups
     assert [[v.correctness > 0.5 for v in one.verdicts] for one in scored] == [[True, False], [False], [True]]
     assert evaluator.score(groups) == scored
-
-
-def test_alone_or_in_a_crowd_the_judge_says_the_same(nano: LoadedModel):
-    items = [Program(canary.problem.question, canary.code) for canary in known(12, seed=4)]
-    wanted = frozenset((LEAST_GAP, MEAN_GAP))
-    together = LikelihoodJudge(nano).read(items, wanted)
-    for item, reading in zip(items, together, strict=True):
-        (alone,) = LikelihoodJudge(nano).read([item], wanted)
-        assert alone.scores == pytest.approx(reading.scores, abs=1e-3)
 
 
 # ------------------------------------------------------------------ attacks: each earns no more than it would without
@@ -203,17 +186,6 @@ def test_renamed_copies_get_equal_correctness(evaluator: FrozenEvaluator):
     assert len({verdict.correctness for verdict in scored.verdicts}) == 1
     assert len({verdict.reward for verdict in scored.verdicts}) == 1
     assert scored.verdicts[0].reward > 0.9
-
-
-def test_wrong_name_and_wrong_arity_are_certain(evaluator: FrozenEvaluator):
-    for code in (RIGHT.replace("pick_item", "pick_items"), RIGHT.replace("(nums)", "(nums, limit)")):
-        made = judge_one(evaluator, FILTER, fence(code))
-        assert made.status is Status.CERTAIN_FAILURE and made.cap == 0.15
-
-
-def test_a_missing_end_of_text_costs_a_little(evaluator: FrozenEvaluator):
-    whole, cut = (judge_one(evaluator, FILTER, fence(RIGHT), finished) for finished in (True, False))
-    assert 0 < whole.reward - cut.reward < 0.05
 
 
 # ------------------------------------------------------------------ honesty
@@ -319,11 +291,6 @@ def test_metrics_count_since_they_were_last_read(evaluator: FrozenEvaluator):
     assert evaluator.metrics()["judge/unavailable_share"] is None
 
 
-def test_the_evaluator_itself_needs_no_torch():
-    code = "import sys, codezero.evaluator.evaluator, codezero.evaluator.calibration; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 FINE = StaticReport(
     code="x", closed=True, parses=True, entry_defined=True, arity_ok=True, returns_value=True, canonical="x"
 )
@@ -395,10 +362,6 @@ def test_quarantine_and_could_not_tell_carry_no_gradient():
     assert silent.reasons == ("longer than the judge can read",)
     busy = verdict(StaticReport(unavailable="busy"), None, True)
     assert busy.status is Status.UNAVAILABLE
-
-
-def test_a_certain_failure_needs_no_judge():
-    assert verdict(replace(FINE, parses=False), None, True).status is Status.CERTAIN_FAILURE
 
 
 def test_format_knows_a_cut_off_answer():

@@ -28,12 +28,6 @@ from codezero.settings import compose
 from codezero.types import Standing, Status
 
 
-@pytest.fixture(scope="module")
-def guard() -> Iterator[StaticGuard]:
-    with StaticGuard() as one:
-        yield one
-
-
 @pytest.fixture
 def evaluator(guard: StaticGuard) -> Iterator[ExecutedEvaluator]:
     with MontySandbox() as sandbox:

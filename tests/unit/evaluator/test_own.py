@@ -1,6 +1,5 @@
 """A judge and a reward of one's own: made to fit, measured like any judge, and held to what they have to return."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -161,12 +160,6 @@ def test_a_score_that_fails_costs_its_program_while_those_are_the_fewer() -> Non
     assert readings[1:] == [Reading((1.0,))] * 2
     with pytest.raises(EvaluatorError, match=r"raised ZeroDivisionError: division by zero \(.*own.py:1\)"):
         judge.read([EMPTY, EMPTY, SHORT], frozenset())
-
-
-@pytest.fixture(scope="module")
-def guard() -> Iterator[StaticGuard]:
-    with StaticGuard() as running:
-        yield running
 
 
 def test_the_evaluator_asks_it_and_an_exams_attempts_are_left_alone(guard: StaticGuard) -> None:

@@ -177,13 +177,6 @@ def test_a_trained_one_orders_attempts_and_passes_the_gate(trained: Path) -> Non
 
 
 @pytest.mark.slow
-def test_one_without_skill_gets_no_weight(tmp_path: Path) -> None:
-    with StaticGuard() as guard:
-        calibration = build_monitor(judge_of(random_reward_model(tmp_path)), guard).calibrated()
-    assert calibration.fit is None and "its own AUROC may be as low as" in calibration.reasons[0]
-
-
-@pytest.mark.slow
 def test_the_embedded_solver_learns_with_it(trained: Path, tmp_path: Path) -> None:
     words = ["run.name=mine", "run.max_iterations=3", "evals.every=0", "chain.kind=clock", "login.page=off"]
     words += ["monitor.view=plain", "proposer.model=off", "evaluator.kind=reward_model", f"evaluator.model={trained}"]

@@ -199,15 +199,6 @@ def test_another_process_with_the_number_of_a_dead_one_is_not_it(run: Path) -> N
     assert not read_run(run).view.running
 
 
-def test_a_process_that_nobody_has_buried_is_dead() -> None:
-    with subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE) as ended:
-        assert ended.stdout is not None and ended.stdout.read() == b""  # it has closed all
-        deadline = time.monotonic() + 180
-        while is_there(ended.pid):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-
 def test_a_wallet_is_made_imported_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "passphrase").write_text("a long enough passphrase\n")
     (tmp_path / "key").write_text("11" * 32)

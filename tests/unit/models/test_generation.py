@@ -282,12 +282,6 @@ def test_long_prompts_lose_their_beginning():
     check(subject.loaded.model, [whole[1][-5:]], [group])
 
 
-def test_no_prompts_no_groups():
-    subject = make_sampler("slots")
-    assert draw(subject, []) == []
-    assert encode_completions(subject.loaded.tokenizer, []) == []
-
-
 def test_a_user_cannot_speak_as_another():
     """Also not with a token that appears when another is cut out, nor with broken Unicode."""
     tokenizer = small_tokenizer()
@@ -313,13 +307,6 @@ def test_a_large_vocabulary_is_drawn_from_as_a_small_one(temperature: float, mon
     assert torch.equal(tokens, plain[0]) and torch.allclose(logprobs, plain[1], atol=1e-5)
     half = choose(logits.bfloat16(), temperature, torch.Generator().manual_seed(1))
     assert torch.equal(half[0], choose(logits.bfloat16().float(), temperature, torch.Generator().manual_seed(1))[0])
-
-
-def test_temperature_zero_takes_the_likeliest_token() -> None:
-    logits = torch.tensor([[0.0, 3.0, 1.0], [2.0, 0.0, 2.5]])
-    tokens, logprobs = choose(logits, 0.0, torch.Generator().manual_seed(0))
-    assert tokens.tolist() == [1, 2]
-    assert logprobs.tolist() == pytest.approx(logits.log_softmax(-1).amax(-1).tolist())
 
 
 @pytest.mark.parametrize("tiny", [True, False])

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from builders.models import random_rows, tiny_policy
-from peft import PeftModel
+from builders.models import random_rows, saved, tiny_policy
 from torch import Tensor
 
 from codezero.config import SolverConfig
@@ -16,18 +15,6 @@ from codezero.models.generation import OwnLoop
 from codezero.models.load import LoadedModel, add_adapter, has_adapter, load_model, plain_weights, without_adapter
 from codezero.solver.batch import Batch
 from codezero.solver.learner import TrlLearner
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return saved(tmp_path / "base", seed=0)
-
-
-def saved(folder: Path, seed: int) -> Path:
-    policy = tiny_policy(seed)
-    policy.model.save_pretrained(folder)
-    policy.tokenizer.save_pretrained(folder)
-    return folder
 
 
 def adapted(base: Path, **options: Any) -> LoadedModel:
@@ -147,19 +134,9 @@ def test_samplers_pass_by_the_forward_that_a_learner_wraps(base: Path):
     assert loop.draw([[1, 2, 3]], 2, 6, 0.0, 0) != before
 
 
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:FutureWarning")
-def test_peft_itself_reads_the_adapter(base: Path, tmp_path: Path):
-    learner = make(base)
-    learner.update(Batch(tuple(random_rows(8))))
-    learner.save(tmp_path / "kept")
-    read = PeftModel.from_pretrained(tiny_policy().model, str(tmp_path / "kept/adapter"))
-    ids = torch.tensor([[3, 4, 5, 258]])
-    assert torch.allclose(read(input_ids=ids).logits, learner.policy.model(input_ids=ids).logits, atol=1e-6)
-
-
 def test_another_base_is_refused_by_name(base: Path, tmp_path: Path):
     make(base).save(tmp_path / "kept")
-    other = make(saved(tmp_path / "other", seed=1))
+    other = make(saved(tiny_policy(1), tmp_path / "other"))
     with pytest.raises(CheckpointError, match=r"was trained on .*base \(weights .*other \(weights"):
         other.load(tmp_path / "kept")
 
@@ -168,7 +145,7 @@ def test_the_same_base_elsewhere_is_the_same(base: Path, tmp_path: Path):
     first = make(base)
     first.update(Batch(tuple(random_rows(8))))
     first.save(tmp_path / "kept")
-    other = make(saved(tmp_path / "moved", seed=0))
+    other = make(saved(tiny_policy(0), tmp_path / "moved"))
     other.load(tmp_path / "kept")
     assert torch.equal(scores(first), scores(other))
 

@@ -2,14 +2,10 @@
 
 import dataclasses
 
-import pytest
-
 from codezero.models.generation import CACHE_BUDGET
 from codezero.models.memory import (
     ADAM_8BIT,
-    GIB,
     LARGE,
-    PIECE,
     SMALL,
     ModelShape,
     Need,
@@ -22,7 +18,6 @@ from codezero.models.memory import (
     shape_of,
     update_bytes,
 )
-from codezero.solver import loss as head
 
 WHOLE, ADAPTER = Training(0, True, True, 4), Training(9_000_000, True, True, 4)
 TEXTS = Texts(512, 256, 8, 16)
@@ -83,13 +78,3 @@ def test_sampling_few_short_texts_needs_little_and_many_no_more_than_the_budget_
     assert 2 * cache < sampling_bytes(small(), few, number=4) < 3 * cache
     assert CACHE_BUDGET < sampling_bytes(small(), many, number=4) < 1.5 * CACHE_BUDGET
     assert sampling_bytes(small(), item, number=4) > 4096 / 8 * cache
-
-
-def test_only_the_busiest_of_what_is_never_at_once_counts():
-    need = Need((("solver", 10.0 * GIB),), (("update", 2.0 * GIB), ("sampling", 5.0 * GIB)), 1.0 * GIB)
-    assert need.total == pytest.approx((1 + 1.1 * 15) * GIB)
-    assert str(need) == "17.5 GiB (solver 10.0; update 2.0, sampling 5.0)"
-
-
-def test_the_piece_of_logits_is_that_of_the_learner():
-    assert PIECE == head.WHOLE

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from builders.models import bits, random_rows, tiny_policy
+from builders.models import bits, random_rows, saved, tiny_policy
 from torch import Tensor, nn
 
 from codezero.config import SolverConfig
@@ -28,10 +28,7 @@ NEEDS_BNB = pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is None,
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    policy = tiny_policy(hidden=256)
-    policy.model.save_pretrained(tmp_path / "base")
-    policy.tokenizer.save_pretrained(tmp_path / "base")
-    return tmp_path / "base"
+    return saved(tiny_policy(hidden=256), tmp_path / "base")
 
 
 def packed(base: Path, rank: int = 16) -> LoadedModel:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from builders.models import random_rows, tiny_policy
+from builders.models import random_rows, saved, tiny_policy
 
 from codezero.code.worker import StaticGuard
 from codezero.config import NodeConfig
@@ -16,25 +16,13 @@ from codezero.models import likelihood
 from codezero.models.build import FrozenModels
 from codezero.models.generation import OwnLoop, Sampler
 from codezero.models.hardware import estimate
-from codezero.models.load import LoadedModel, without_adapter
+from codezero.models.load import LoadedModel
 from codezero.settings import compose
 from codezero.solver.batch import Batch
 from codezero.solver.build import build_learner, load_policy
 from codezero.solver.learner import TrlLearner
 
 PROGRAMS = [Program("Return x.", "def f(x):\n    return x\n"), Program("Return 1.", "def f(x):\n    return 1\n")]
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return saved(tmp_path / "base", seed=0)
-
-
-def saved(folder: Path, seed: int) -> Path:
-    policy = tiny_policy(seed)
-    policy.model.save_pretrained(folder)
-    policy.tokenizer.save_pretrained(folder)
-    return folder
 
 
 def settings(solver: Path, judge: Path | str, writer: Path | str, *words: str) -> NodeConfig:
@@ -120,16 +108,6 @@ def test_after_a_reading_that_fails_the_adapter_is_on_and_learns(base: Path, mon
     assert node.logprobs() != before
 
 
-def test_a_reading_within_a_reading_does_not_switch_the_adapter_on(base: Path) -> None:
-    node = Shared(base)
-    node.learn()
-    with without_adapter(node.policy.model):
-        plain = node.logprobs()
-        scores(node.judge)
-        assert node.logprobs() == plain
-    assert node.logprobs() != plain
-
-
 def test_a_proposer_on_the_base_writes_what_it_would_write_alone(base: Path) -> None:
     node = Shared(base)
     for _ in range(3):
@@ -151,7 +129,7 @@ def test_a_proposer_on_the_base_writes_what_it_would_write_alone(base: Path) -> 
 @pytest.mark.parametrize("writer", ["base", "other", "off"])
 def test_the_estimate_counts_the_copies_that_there_are(train: str, judge: str, writer: str, tmp_path: Path) -> None:
     """`other` once by a name that leads there through a link: what counts is the place."""
-    places = {"base": saved(tmp_path / "base", 0), "other": saved(tmp_path / "other", 1)}
+    places = {"base": saved(tiny_policy(0), tmp_path / "base"), "other": saved(tiny_policy(1), tmp_path / "other")}
     (tmp_path / "link").symlink_to(tmp_path / "other")
     names = {name: str(folder) for name, folder in places.items()} | {"off": "off"}
     writes = names[writer] if writer != "other" else str(tmp_path / "link")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from builders.models import random_rows, tiny_policy
+from builders.models import random_rows, saved, tiny_policy
 
 from codezero.config import SolverConfig
 from codezero.models.generation import Sampler
@@ -25,10 +25,7 @@ def whole(_: Path) -> LoadedModel:
 
 
 def adapted(folder: Path) -> LoadedModel:
-    base = tiny_policy()
-    base.model.save_pretrained(folder)
-    base.tokenizer.save_pretrained(folder)
-    return add_adapter(load_model(str(folder), device="cpu", role="solver"), rank=4, alpha=8.0)
+    return add_adapter(load_model(str(saved(tiny_policy(), folder)), device="cpu", role="solver"), rank=4, alpha=8.0)
 
 
 def drawn(groups: list[list[Completion]]) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:

@@ -95,12 +95,6 @@ def test_lines_show_a_row_that_was_written_once(
     assert shown == ["iteration 0", "iteration 1", "iteration 2"]
 
 
-def test_a_run_that_never_saved_begins_again_with_one_first_exam(tmp_path: Path) -> None:
-    crashed(tmp_path, 3)
-    played(tmp_path, 2).close("asked to stop")
-    assert iterations(tmp_path) == [0, 1, 2]
-
-
 def test_rows_that_cannot_be_read_back_end_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     running, file = played(tmp_path, 2), tmp_path / FILE_NAME
     file.rename(tmp_path / "away")
@@ -252,17 +246,6 @@ def test_without_a_terminal_only_nodes_that_moved_are_told(monkeypatch: pytest.M
         "· level 3 · 2 peers · 0.6 s"
     ]
     view.close()
-
-
-def test_the_live_table_gives_the_terminal_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.StringIO()
-    console = Console(file=stream, width=80, height=24, force_terminal=True)
-    monkeypatch.setattr(terminal, "live_console", lambda view: console)  # pyright: ignore[reportUnknownLambdaType]
-    view = SwarmView("auto")
-    view.update(nodes())
-    view.close()
-    assert "calm-lynx" in stream.getvalue()
-    assert stream.getvalue().rfind("\x1b[?25h") > stream.getvalue().rfind("\x1b[?25l")
 
 
 def test_the_node_file_holds_no_secret(tmp_path: Path) -> None:

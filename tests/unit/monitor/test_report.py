@@ -61,20 +61,6 @@ def test_without_an_exam_it_says_so(tmp_path: Path, rows: list[Metrics]) -> None
     assert "rose" not in page
 
 
-def test_one_exam_is_no_comparison(tmp_path: Path) -> None:
-    page = reported(tmp_path, [exam_row(0, 0.21), row(1)])
-    assert "measured once" in page and "rose" not in page
-    assert "|  | iteration 0 |\n| --- | --- |\n| executed average@8 | 21.0 % [18.0, 24.0] |\n" in page
-    assert "| level | iteration 0 |\n| --- | --- |\n| 1 | 31.0 % |\n" in page
-    assert not [line for line in page.splitlines() if line.count("21.0 %") > 1 or line.count("iteration 0") > 1]
-    assert "50.0 %" in reported(tmp_path, [exam_row(0, 0.2), exam_row(25, 0.5)])  # the second replaces the first
-
-
-def test_another_number_of_samples_keeps_its_name(tmp_path: Path) -> None:
-    page = reported(tmp_path, [exam_row(0, 0.2, n=4), exam_row(25, 0.5, n=4)])
-    assert "average@4" in page and "average@8" not in page
-
-
 def test_foreign_text_cannot_leave_its_fence_or_line(tmp_path: Path) -> None:
     attack = "````\n# owned\n<script>x</script>\x1b[2J"
     page = reported(tmp_path, [row(1)], group(attack, (f"code ````` {attack}", "ok"), "why` | <b>\n# owned"))

@@ -19,8 +19,6 @@ from codezero.monitor.text import (
     BLOCKS,
     INVISIBLE,
     clean,
-    duration,
-    gauge,
     readable_name,
     sparkline,
 )
@@ -102,19 +100,6 @@ def test_sparkline_is_blocks_within_its_width(values: list[float], width: int) -
     line = sparkline(values, width)
     assert len(line) == width
     assert set(line) <= set(BLOCKS)
-
-
-def test_sparkline_shows_the_shape() -> None:
-    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == BLOCKS
-    assert sparkline([0, 0, 7, 7], 2) == "▁█"
-    assert sparkline([3, 3, 3], 9) == "▄" * 9
-    assert set(sparkline([0.500, 0.501, 0.499], 9, least_span=0.1)) <= set("▄▅")
-    assert sparkline([], 9) == ""
-
-
-def test_gauge_and_duration() -> None:
-    assert [gauge(level) for level in (None, 0, 3, 9)] == ["○○○○○", "○○○○○", "●●●○○", "●●●●●"]
-    assert [duration(s) for s in (0.61, 42, 252, 7_500)] == ["0.6 s", "42 s", "4 m 12 s", "2 h 05 m"]
 
 
 def test_the_last_problem_is_the_one_whose_attempts_differ_most() -> None:

@@ -1,13 +1,12 @@
 """A swarm that is founded has an invitation, and whoever joins gets exactly the swarm that it names."""
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 import msgspec
 import pytest
-from builders.chain import Swarm, found
+from builders.chain import Swarm
 from fakes.chaos_proxy import ChaosProxy
 
 from codezero.chain.build import read_only
@@ -22,12 +21,6 @@ from codezero.settings import compose, quoted
 from codezero.swarm.build import visitor
 
 PEER = "Qm" + "a" * 44
-
-
-@pytest.fixture(scope="module")
-def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
-    with found(tmp_path_factory.mktemp("swarm")) as swarm:
-        yield swarm
 
 
 def settings(swarm: Swarm, folder: Path, *more: str) -> NodeConfig:

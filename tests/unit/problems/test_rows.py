@@ -2,7 +2,6 @@
 
 import ast
 import json
-from random import Random
 from typing import Any
 
 import pytest
@@ -184,7 +183,3 @@ def test_a_reference_that_fails_its_own_tests_measures_nobody(library: CanaryLib
 def test_a_library_without_solutions_is_refused():
     with pytest.raises(ProblemError, match="no problem has a right and a wrong solution"):
         CanaryLibrary([read_row(line(CONTEST, solutions={"language": [], "solution": []}))])
-
-
-def test_a_library_draws_the_same_for_the_same_seed(library: CanaryLibrary):
-    assert [library(Random(3)) for _ in range(2)] == [library(Random(3))] * 2

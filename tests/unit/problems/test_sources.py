@@ -238,18 +238,6 @@ def test_they_are_a_source_like_any_other() -> None:
     assert len({*drawn}) == 32 and stream.metrics()["problems/drawn_own.py:rows"] == 32
 
 
-def test_a_resumed_run_goes_on_with_them(tmp_path: Path) -> None:
-    whole, resumed = mixed("own.py:rows"), mixed("own.py:rows")
-    whole.next_batch([])
-    whole.save(tmp_path)
-    resumed.load(tmp_path)
-    assert whole.next_batch([]) == resumed.next_batch([])
-
-
-def test_the_judge_can_be_measured_on_them() -> None:
-    assert canary_rows("own.py:rows", withheld=Novelty(), seconds=10)
-
-
 def test_no_more_are_taken_than_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ROWS", 5)
     rows = open_rows("own.py:endless")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ from codezero.errors import ProblemError
 from codezero.problems import rows as row_module
 from codezero.problems.rows import read_row
 from codezero.problems.sources import SETS, RowSet, open_rows
-from codezero.system.http_client import answer_of
 from codezero.types import Style
 
 MBPP_CARD = b"""---
@@ -104,11 +102,6 @@ def test_a_set_is_read_from_the_cache_only_where_all_its_files_are_there(tmp_pat
         open_rows("code_contests").shards()
     write(folder / "train-00001-of-00002.parquet", contests(3))
     assert [Path(shard).name[6:11] for shard in open_rows("code_contests").shards()] == ["00000", "00001"]
-
-
-def test_a_hub_that_takes_the_call_and_says_nothing_is_given_up_on():
-    with socket.create_server(("127.0.0.1", 0)) as deaf:
-        assert answer_of(f"http://127.0.0.1:{deaf.getsockname()[1]}", 0.3) is None
 
 
 def a_hub(tmp_path: Path, train: Sequence[dict] = (), test: Sequence[dict] = ()) -> Hub:

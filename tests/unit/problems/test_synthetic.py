@@ -1,6 +1,5 @@
 """Synthetic problems: true references, failing mutants, disjoint splits, invertible questions."""
 
-from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -12,12 +11,6 @@ from codezero.problems.synthetic.grammar import KINDS
 from codezero.problems.synthetic.tasks import LEVELS, SyntheticTask
 from codezero.sandbox.base import Job, Outcome
 from codezero.sandbox.monty import MontySandbox
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[MontySandbox]:
-    with MontySandbox() as sandbox:
-        yield sandbox
 
 
 def tasks(seed: int, count: int, *, held_out: bool = False) -> list[SyntheticTask]:

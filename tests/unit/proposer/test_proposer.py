@@ -1,7 +1,6 @@
 """Proposals: the prompt, the strict parser, and a proposer that counts what it refuses."""
 
 import json
-import runpy
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -16,7 +15,6 @@ from codezero.problems.synthetic.tasks import LEVELS, make_task
 from codezero.proposer.base import Proposer
 from codezero.proposer.parsing import ProposalReason, parse_proposal, proposal_prompt
 from codezero.proposer.proposer import ModelProposer, NoProposer
-from codezero.sandbox.monty import MontySandbox
 from codezero.types import Completion, Source, Standing, problem_id
 
 QUESTION = "Write a function add_two(x) that returns x plus 2."
@@ -147,10 +145,6 @@ def test_only_what_failed_is_asked_again_and_everything_is_counted() -> None:
     assert (metrics["proposer/refused_fence"], metrics["proposer/refused_json"]) == (1, 0)
 
 
-def test_it_gives_up_after_its_attempts() -> None:
-    assert proposer(Scripted("a", "b", "c"), attempts=3).propose([2]) == []
-
-
 def test_the_same_question_under_another_name_is_a_duplicate_until_it_is_long_ago() -> None:
     again = numbered(0).replace("add_two", "sum_up")
     node = proposer(Scripted(numbered(0), again, *map(numbered, range(1, 65)), again), attempts=1)
@@ -208,24 +202,3 @@ def test_names_are_shown_as_taken_and_refused_until_they_are_long_ago(tmp_path: 
     again.load(tmp_path)
     assert len(again.propose([1])) == 1, "only the last name is taken"
     assert resumed.asked == [[proposal_prompt(1, ["sum_up"])]]
-
-
-def test_the_benchmark_of_proposals_counts_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
-    bench = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks" / "proposals.py"))
-    assert bench["main"](["--json", "--count", "100"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["all"]["proposals"] == 100 and all(told[f"level_{level}"]["proposals"] == 20 for level in LEVELS)
-    assert told["all"]["json"] == 1.0 and told["all"]["hygiene_passed"] >= 0.8 and told["all"]["wrong_values"] > 0.5
-    assert all(told[f"level_{level}"]["new"] is not None for level in LEVELS)
-    assert told["free"]["proposals"] == 100 and 0 < told["free"]["parses"] <= 1
-
-
-def test_the_benchmark_of_proposals_knows_right_from_wrong() -> None:
-    bench = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks" / "proposals.py"))
-    right = answer(
-        "Write a function get_value(x) that returns x plus 3.", ["assert get_value(1) == 4", "assert get_value(2) == 6"]
-    )
-    with MontySandbox() as sandbox:
-        row = bench["look"](right, 1, sandbox)
-        assert bench["look"]("nothing", 1, sandbox).refused == "fence"
-    assert row.wrong == (False, True) and row.level == 1

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,6 @@ def problem(tests: Sequence[str] = TESTS) -> Problem:
 def attempts(*codes: str, tests: Sequence[str] = TESTS) -> RolloutGroup:
     rows = tuple(Completion(f"```python\n{code}\n```", (1,), (-0.1,), True) for code in codes)
     return RolloutGroup(problem(tests), rows, "me", 0, 0)
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[MontySandbox]:
-    with MontySandbox() as opened:
-        yield opened
 
 
 @pytest.fixture

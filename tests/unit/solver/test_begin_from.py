@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from builders.models import bits, random_rows, tiny_policy
+from builders.models import bits, random_rows, saved, tiny_policy
 from peft import LoraConfig, PeftModel, get_peft_model
 
 from codezero.config import SolverConfig
@@ -24,14 +24,6 @@ ASKED = torch.tensor([[72, 101, 108, 108, 111]])
 
 
 def say(_: object) -> None: ...
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    policy = tiny_policy()
-    policy.model.save_pretrained(tmp_path / "base")
-    policy.tokenizer.save_pretrained(tmp_path / "base")
-    return tmp_path / "base"
 
 
 @pytest.fixture
@@ -154,8 +146,6 @@ def test_what_cannot_be_begun_with_is_said_in_one_line(base: Path, adapter: Path
 def test_an_adapter_of_another_base_is_refused(base: Path, tmp_path: Path) -> None:
     policy = add_adapter(load_model(str(base), device="cpu", role="solver"), rank=2, alpha=4.0)
     TrlLearner(policy, SolverConfig()).save(tmp_path)
-    other = tiny_policy(seed=1)
-    other.model.save_pretrained(tmp_path / "other")
-    other.tokenizer.save_pretrained(tmp_path / "other")
+    saved(tiny_policy(seed=1), tmp_path / "other")
     with pytest.raises(CheckpointError, match=r"is another model; set model\.solver="):
         load_policy(compose([f"model.solver={tmp_path / 'other'}", f"model.adapter={tmp_path / 'adapter'}"]), say)

@@ -180,16 +180,6 @@ def test_minibatches_average_to_the_gradient_of_the_whole():
     assert furthest(mean, whole) < 2e-6 * max(1, *(float(g.abs().max()) for g in whole))
 
 
-def test_rows_of_advantage_zero_only_count():
-    rows = random_rows(12)
-    live = tuple(row for row in rows if row.advantage)
-    idle = [row for row in rows if not row.advantage]
-    counted = Batch(live, sum(len(row.completion_ids) for row in idle))
-    first, other = gradients(make(), Batch(tuple(rows))), gradients(make(), counted)
-    assert first[0] == other[0]
-    assert furthest(first[1][0], other[1][0]) == 0
-
-
 @PATHS
 def test_logprobs_in_a_padded_batch_are_those_of_a_row_alone(path: str):
     learner = make(path, temperature=0.7, micro_batch_rows=5)
@@ -286,11 +276,6 @@ def test_a_launchers_job_is_not_joined_and_its_precision_not_taken(monkeypatch: 
     AcceleratorState._reset_state(reset_partial_state=True)  # as in a process that has not learned yet
     accelerator = make()._accelerator
     assert (accelerator.mixed_precision, accelerator.distributed_type.value) == ("no", "NO")
-
-
-def test_a_row_needs_a_logprob_for_each_token():
-    with pytest.raises(ValueError, match="log-probability"):
-        TrainingRow((1,), (2, 3), (-1.0,), 1.0)
 
 
 def test_the_rate_settles_and_never_reaches_nothing():

@@ -40,11 +40,6 @@ def test_a_saved_policy_is_a_model_like_any_other(tmp_path: Path):
     assert loaded.tokenizer.eos_token_id == EOS
 
 
-def test_an_untrained_one_can_be_saved_and_loaded(tmp_path: Path):
-    make().save(tmp_path)
-    make(policy=tiny_policy(seed=5)).load(tmp_path)
-
-
 def test_the_learning_rate_of_the_present_run_counts(tmp_path: Path):
     first = make(learning_rate=1e-2)
     first.update(Batch(tuple(random_rows(4))))

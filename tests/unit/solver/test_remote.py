@@ -22,6 +22,7 @@ import psutil
 import pytest
 import torch
 from builders.models import random_rows, tiny_policy
+from builders.models import saved as saved_policy
 from e2e.test_run import command, newest_checkpoint, rows, wait_for_iteration
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,10 +63,7 @@ class Trainer:
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> NodeConfig:
-    folder = tmp_path_factory.mktemp("tiny")
-    tiny = tiny_policy()
-    tiny.model.save_pretrained(folder)
-    tiny.tokenizer.save_pretrained(folder)
+    folder = saved_policy(tiny_policy(), tmp_path_factory.mktemp("tiny"))
     solver = SolverConfig(minibatches=2, micro_batch_rows=3, max_new_tokens=10, kl_beta=0.01, learning_rate=1e-3)
     trainer = TrainerConfig(ranks=2, tokens_per_pass=60)
     return NodeConfig(model=ModelConfig(solver=str(folder), device="cpu"), solver=solver, trainer=trainer)
@@ -135,6 +133,7 @@ def test_five_updates_are_those_of_one_process(config: NodeConfig, trainer: Trai
         assert torch.equal(weight, weights[name].bfloat16().float())
 
 
+@pytest.mark.slow
 def test_log_probabilities_are_those_of_one_process(config: NodeConfig, trainer: Trainer) -> None:
     several = uneven(3).rows
     given = [row.prompt_ids for row in several], [row.completion_ids for row in several]
@@ -143,6 +142,7 @@ def test_log_probabilities_are_those_of_one_process(config: NodeConfig, trainer:
     assert trainer.learner.logprobs([(1,)], [()]) == [()]
 
 
+@pytest.mark.slow
 def test_a_step_that_is_not_finite_is_left_out_by_all(trainer: Trainer) -> None:
     broken = [dataclasses.replace(row, advantage=float("inf")) for row in uneven(0).rows]
     before, left_out = trainer.learner.steps, trainer.learner.skipped
@@ -246,6 +246,7 @@ def test_memory_that_runs_out_halves_what_a_pass_may_hold(tmp_path: Path) -> Non
     assert ranks.tried == [300, 150, 75]
 
 
+@pytest.mark.slow
 def test_checkpoints_of_the_two_kinds_are_told_apart(config: NodeConfig, trainer: Trainer, tmp_path: Path) -> None:
     single = alone(config)
     single.update(uneven(0))

@@ -67,17 +67,6 @@ def test_a_rollout_is_one_group_for_each_problem_in_order():
     assert solver.rollout([], 7) == []
 
 
-def test_a_fresh_policy_has_ratio_one_to_what_it_sampled():
-    """The sampler's log-probabilities are the learner's, so the first step clips nothing."""
-    solver = make(temperature=0.8, minibatches=1)
-    groups = solver.rollout([problem(0), problem(1)], 0)
-    for group, prompt in zip(groups, solver.reader.prompt_ids([problem(0), problem(1)]), strict=True):
-        result = solver.learner.logprobs([prompt] * 4, [item.token_ids for item in group.completions])
-        for ours, theirs in zip(result, group.completions, strict=True):
-            assert ours == pytest.approx(theirs.logprobs, abs=1e-4)
-    assert solver.step(judge(groups, lambda text, length: float(len(text) % 2)), [])["train/clip_share"] == 0
-
-
 def test_it_learns_what_is_rewarded():
     """Reward: a short answer. The chance of stopping early must rise a lot in a few updates."""
     solver = make(learning_rate=1e-2, group_size=16)

@@ -229,12 +229,6 @@ def status(**change: object) -> NetworkStatus:
     return msgspec.structs.replace(known, **change)
 
 
-def test_a_status_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    write_status(tmp_path, status(neighbours=3))
-    assert read_status(tmp_path).neighbours == 3
-    assert [path.name for path in tmp_path.iterdir()] == [FILE]
-
-
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff" * 99, b"[" * 9999, b'{"time": 1e999}', b" " * MAX_FILE])
 def test_a_broken_status_is_one_line_of_why(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE).write_bytes(content)

@@ -18,13 +18,11 @@ import pytest
 from builders.swarm import SWARM, TOKENIZER, Clock, fast_identity, group, make_swarm, problem, scored
 from hypothesis import given
 from hypothesis import strategies as st
-from simulation.hub import HubSwarm, LocalHub
 from simulation.transport import Board, MemoryTransport, signed
 from unit.swarm.test_records import record, refusal, validator
 
 from codezero.errors import SwarmError, UnreachableError
 from codezero.swarm import calls, wire
-from codezero.swarm.base import Swarm
 from codezero.swarm.calls import (
     CHUNK,
     EACH_ASKER,
@@ -572,16 +570,6 @@ def test_kinds_of_earlier_versions_are_ignored_and_cost_their_sender_nothing(clo
     assert not any(one.failures for one in bob.trust.report()) and not bob.trust.refusal(alice.id)
 
 
-def test_polls_that_meet_nobody_are_counted(clock: Clock) -> None:
-    alice, bob = peers(clock)
-    bob.publish()  # an own record is no company
-    bob.look(12)
-    assert bob.exchange.listener.alone > 10
-    alice.announce()
-    bob.look(4)
-    assert bob.exchange.listener.alone == 0
-
-
 ME = fast_identity()
 PLACE = RecordPlace(SWARM, "h", 7)
 
@@ -722,11 +710,6 @@ def test_a_message_survives_the_wire_and_its_header_stays_small(payload: bytes, 
     assert len(wire.encode_header(header)) <= wire.MAX_HEADER
 
 
-@given(st.binary(max_size=300), st.booleans())
-def test_any_bytes_are_refused_or_read(data: bytes, squeezed: bool) -> None:
-    reason(lambda: wire.decode_market(zlib.compress(data) if squeezed else data))
-
-
 @pytest.mark.parametrize(
     "change",
     [{"payload": b""}, {"payload": bytes(MAX_MARKET + 1)}, {"payload": "text"}, {"peer": "x"}, {"round": -1},
@@ -735,12 +718,6 @@ def test_any_bytes_are_refused_or_read(data: bytes, squeezed: bool) -> None:
 def test_a_body_out_of_bounds_is_refused(change: dict[str, Any]) -> None:
     assert wire.decode_market(raw()) == (PEER, ROUND, (b"x",))
     assert reason(lambda: wire.decode_market(raw(**change))) == "schema"
-
-
-def test_the_bound_is_the_sender_s_too() -> None:
-    assert wire.decode_market(encode_market([bytes(MAX_MARKET)], peer=PEER, round_number=1))
-    for payload in (b"", bytes(MAX_MARKET + 1)):
-        assert reason(lambda payload=payload: encode_market([payload], peer=PEER, round_number=1)) == "schema"
 
 
 def test_the_shard_stays_from_round_to_round_and_is_not_a_matter_of_choice() -> None:
@@ -752,31 +729,6 @@ def test_the_shard_stays_from_round_to_round_and_is_not_a_matter_of_choice() -> 
         assert validator().validate(record(identity, place=RecordPlace(SWARM, "m", round_number, 4, own)))
         for other in {0, 1, 2, 3} - {own}:
             assert refusal(record(identity, place=RecordPlace(SWARM, "m", round_number, 4, other))) == "shard"
-
-
-def test_posts_travel_both_ways_once() -> None:
-    alice, bob = peers(Clock())
-    for peer in (alice, bob):
-        post(peer, peer.id.encode())
-        peer.look()
-    for peer in (alice, bob):
-        peer.look(5)
-    assert payloads(alice) == [(bob.id, bob.id.encode())] and payloads(bob) == [(alice.id, alice.id.encode())]
-
-
-def test_a_later_message_of_a_round_replaces_the_earlier() -> None:
-    clock = Clock()
-    alice, bob = peers(clock)
-    post(bob, b"here")
-    post(alice, b"never sent")
-    for text in (b"first", b"second"):
-        post(alice, text)
-        alice.look()
-        bob.look()
-        clock.now += 1
-    assert payloads(bob) == [(alice.id, b"first"), (alice.id, b"second")]
-    place = place_of(alice.id, SWARM, MARKET, ROUND, 1)
-    assert len(alice.board.records[place.id]) == 2  # alice's newest and bob's
 
 
 def test_who_never_posted_neither_reads_nor_pulls_posts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -908,22 +860,3 @@ def test_a_post_is_announced_for_its_round_and_opens_none(tmp_path: Path, monkey
         with pytest.raises(SwarmError):
             swarm.post(payload, 9)
     assert len(sent) == 1
-
-
-def test_a_broken_network_is_named(tmp_path: Path) -> None:
-    swarm = make_swarm(tmp_path, "dave")
-    for call in (swarm.posts, lambda: swarm.post(b"x", 1)):
-        swarm.network._failure = "it broke"
-        with pytest.raises(SwarmError, match="it broke"):
-            call()
-
-
-def test_alone_nobody_posts_and_around_a_hub_everybody_does() -> None:
-    alone = Swarm("alone")
-    alone.post(b"x", 1)
-    assert alone.posts() == []
-    hub = LocalHub()
-    a, b = (HubSwarm(fast_identity(seed).peer_id, hub) for seed in (1, 2))
-    for text in (b"first", b"second"):
-        a.post(text, 1)
-    assert a.posts() == [] and b.posts() == [Post(a.peer_id, 1, b"second")] and b.posts() == []

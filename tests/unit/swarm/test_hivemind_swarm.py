@@ -249,43 +249,6 @@ def test_a_proposer_hears_once_from_each_peer_what_became_of_its_problem() -> No
     assert a.feedback() == b.feedback() == []
 
 
-def test_groups_reach_everybody_else_once() -> None:
-    hub = LocalHub()
-    a, b, c = (HubSwarm(name, hub) for name in (A, B, C))
-    a.publish([scored(group(A))], 7)
-    for other in (b, c):
-        (heard,) = other.gather(7)
-        assert (heard.peer_id, heard.round, heard.completions) == (A, 7, group(A).completions)
-        assert other.gather(7) == []
-    assert a.gather(7) == []
-    assert b.metrics()["swarm/peers"] == 1
-
-
-def test_last_round_s_words_are_heard_and_older_ones_are_not() -> None:
-    hub = LocalHub()
-    a, b = HubSwarm(A, hub), HubSwarm(B, hub)
-    a.publish([scored(group(A, "older"))], 5)
-    a.publish([scored(group(A, "last"))], 6)
-    assert [one.problem.question for one in b.gather(7)] == ["last"]
-    assert b.metrics()["swarm/refused"] == 1
-
-
-@pytest.mark.parametrize("change", [{"policy_step": -1}, {"completions": ()}])
-def test_what_no_peer_would_read_is_not_sent(change: dict[str, object]) -> None:
-    hub = LocalHub()
-    a, b = HubSwarm(A, hub), HubSwarm(B, hub)
-    a.publish([scored(replace(group(A), **change))], 1)  # type: ignore[arg-type]
-    assert b.gather(1) == []
-
-
-def test_who_left_is_sent_nothing() -> None:
-    hub = LocalHub()
-    a, b = HubSwarm(A, hub), HubSwarm(B, hub)
-    b.close()
-    a.publish([scored(group(A))], 1)
-    assert a.metrics()["swarm/bytes_out"] == 0
-
-
 def test_offers_stay_bounded() -> None:
     offers = Swarm(B)
     offers.keep(replace(problem(f"question {number}"), proposer=A) for number in range(PROPOSALS_KEPT + 9))

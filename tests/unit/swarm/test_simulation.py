@@ -14,14 +14,12 @@ from typing import Any
 
 import pytest
 from simulation.attackers import KINDS
-from simulation.kademlia import BUCKET_SIZE, RoutingTable
-from simulation.network import Conditions, StalledError, VirtualLoop, run
+from simulation.network import Conditions
 from simulation.swarm import Delivery, Settings, SimulatedNode, Swarm
 
 from codezero.swarm.records import shard_of
 
 DELIVERED = 0.99
-ROUND_SECONDS = 60.0
 POLL_SECONDS = 12.0  # Longer than a node's default, so that a round takes little of a test's time
 
 
@@ -57,23 +55,6 @@ def pairs(deliveries: Iterable[Delivery], round_number: int) -> set[tuple[str, s
     return {(one.reader, one.author) for one in deliveries if one.round == round_number}
 
 
-def test_an_hour_of_virtual_time_passes_at_once() -> None:
-    loop = VirtualLoop()
-
-    async def wait() -> float:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(3600):
-                await asyncio.Event().wait()
-        return loop.time()
-
-    assert run(loop, wait()) == 3600
-
-
-def test_waiting_for_what_nobody_brings_about_is_an_error() -> None:
-    with pytest.raises(StalledError):
-        run(VirtualLoop(), asyncio.Event().wait())
-
-
 TRACE = "from unit.swarm.test_simulation import make, play; print(play(make(8, seed={}), 2).network.trace)"
 
 
@@ -88,19 +69,6 @@ def test_the_same_seed_gives_the_same_trace_in_another_process() -> None:
         for seed, hash_seed in ((1, "1"), (1, "2"), (2, "1"))
     }
     assert traces[1, "1"] == traces[1, "2"] != traces[2, "1"]
-
-
-def test_a_routing_table_knows_the_near_and_some_of_the_far() -> None:
-    table = RoutingTable(0)
-    nodes = [(number * 0x9E3779B97F4A7C15F39CC0605CEDC8341082276B) % 2**160 for number in range(1, 500)]
-    for node in nodes:
-        table.add(node)
-    assert len(table) == len(nodes)
-    assert table.nearest(0, BUCKET_SIZE) == sorted(nodes)[:BUCKET_SIZE]
-    gone = sorted(nodes)[0]
-    table.remove(gone)
-    assert table.nearest(0, BUCKET_SIZE) == sorted(nodes)[1 : BUCKET_SIZE + 1]
-    assert gone not in table
 
 
 @pytest.mark.slow
@@ -141,7 +109,7 @@ def sizes(node: SimulatedNode) -> dict[str, int]:
         "attempts": len(exchange.listener._attempts),
         "levels": len(exchange.sharding._seen),
         "peers": len(node.trust._records),
-        "digests": len(node.trust._used),
+        "digests": len(node.trust.read),
         "declared": len(node.validator._keys),
         "places": len(node.dht.storage),
         "bans": len(node.dht._bans),

@@ -12,11 +12,8 @@ import pytest
 from builders.data_sets import mbpp
 
 from codezero.commands.evaluate import read_groups
-from codezero.config.judging import EvaluatorConfig
-from codezero.config.learning import DataConfig, source_weights
 from codezero.errors import DiskFullError, ProblemError, WalletError
 from codezero.evals.sets import read_rows
-from codezero.monitor.hub import stage
 from codezero.problems.rows import read_row
 from codezero.problems.sources import open_rows
 from codezero.system import files
@@ -55,15 +52,6 @@ def test_what_cannot_be_written_leaves_nothing(
     with pytest.raises(error, match="cannot write"):
         write_new(tmp_path / "key", b"secret")
     assert not os.listdir(tmp_path)
-
-
-def test_a_policy_is_copied_where_it_cannot_be_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "policy" / "part").mkdir(parents=True)
-    (tmp_path / "policy" / "part" / "weights").write_bytes(b"w")
-    (tmp_path / "policy" / "base.json").write_text("{}")
-    monkeypatch.setattr(os, "link", refused)
-    stage(tmp_path / "policy", tmp_path / "staged", "card")
-    assert sorted(path.name for path in (tmp_path / "staged").rglob("*")) == ["README.md", "part", "weights"]
 
 
 ROWS = [mbpp(number) for number in range(5)]
@@ -160,8 +148,3 @@ def test_a_large_array_asks_for_lines(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "rows.json").write_bytes(ARRAY)
     with pytest.raises(ProblemError, match="write one row a line"):
         training(tmp_path / "rows.json")
-
-
-def test_settings_know_the_names() -> None:
-    assert set(source_weights(["rows.json", "rows.jsonl.gz:2"])) == {"rows.json", "rows.jsonl.gz"}
-    assert DataConfig(sources=["rows.json.gz"]) and EvaluatorConfig()

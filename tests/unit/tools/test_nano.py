@@ -2,40 +2,30 @@
 
 import dataclasses
 from collections.abc import Iterator
-from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from random import Random
 
 import pytest
 import torch
-from transformers import AutoTokenizer, Qwen2Tokenizer
+from transformers import Qwen2Tokenizer
 
-from codezero.code.agreement import agree
 from codezero.code.answer import read_answer
-from codezero.code.assertions import INT, STR, list_of
 from codezero.code.canonical import canonical, stated_parameters
-from codezero.code.parsing import fence
 from codezero.environments.reasoning_gym import ReasoningGym
 from codezero.models.chat import encode_completions, encode_prompts
 from codezero.models.load import LoadedModel, load_model
 from codezero.nano import weights_directory
 from codezero.problems.synthetic.tasks import SyntheticTask, is_held_out, make_task, mutants, parse_question
-from codezero.proposer.parsing import parse_proposal, proposal_prompt
-from codezero.sandbox.base import Job, Outcome
-from codezero.sandbox.monty import MontySandbox
+from codezero.proposer.parsing import parse_proposal
 from codezero.stats import auroc
 from codezero.types import is_exam_question
 from tools.nano import build, figures, gym, lessons
-from tools.nano.__main__ import main
-from tools.nano.train import Pair, batches_of, new_model, rate, tokenizer_of, train
+from tools.nano.train import Pair, tokenizer_of
 
 
 def tokenizer_for(role: str, seed: int) -> Qwen2Tokenizer:
     return tokenizer_of(lessons.texts_of(role, Random(seed)), lessons.TEMPLATE)
-
-
-judges_tokenizer = cache(partial(tokenizer_for, "judge", 0))
 
 
 def drill() -> gym.Drill:
@@ -126,29 +116,6 @@ def test_the_judge_is_taught_canonical_code_only():
         assert canonical(code, name, parameters=stated_parameters(question, name)) == code
 
 
-KINDS = {"x": INT, "a": INT, "b": INT, "s": STR, "nums": list_of(INT)}  # of the family's parameters
-
-
-def means(answer: str, reference: str, name: str, arguments: str) -> bool:
-    """Is an answer the reference in some style, in its fence?"""
-    code = answer.removeprefix("```python\n").removesuffix("\n```")
-    return fence(code) == answer and agree(code, reference, name, [KINDS[each] for each in arguments.split(", ")])
-
-
-@pytest.mark.slow
-def test_the_solver_is_taught_more_mistakes_at_higher_levels():
-    wrong: dict[int, list[bool]] = {level: [] for level in (1, 2, 3, 4, 5)}
-    random = Random(6)
-    for question, answer in first(lessons.solver_pairs(random), 1_200):
-        parsed = parse_question(question)
-        assert parsed is not None
-        name, spec = parsed
-        wrong[spec.level].append(not means(answer, lessons.render(spec, name), name, spec.arguments))
-    shares = [sum(flags) / len(flags) for flags in wrong.values()]
-    assert shares == sorted(shares) and shares == pytest.approx(lessons.SOLVER_NOISE, abs=0.1)
-    assert len(wrong[1]) > len(wrong[3]) > len(wrong[5])
-
-
 def test_the_gym_is_taught_nothing_held_out_and_more_mistakes_at_higher_levels():
     def drill(level: int, index: int) -> Pair:
         return f"{level} {index % 100}", "12"
@@ -160,55 +127,7 @@ def test_the_gym_is_taught_nothing_held_out_and_more_mistakes_at_higher_levels()
     assert [sum(flags) / len(flags) for flags in wrong.values()] == pytest.approx(gym.NOISE, abs=0.1)
 
 
-def test_slips_of_the_pen_never_pass() -> None:
-    random = Random(4)
-    items: list[Job] = []
-    for _ in range(400):
-        problem = make_task(random).problem
-        slip = lessons.corrupt_text(problem.reference or "", problem.entry_point, random)
-        assert slip != problem.reference
-        items.append(Job(slip, problem.tests))
-    with MontySandbox() as sandbox:
-        assert {execution.outcome for execution in sandbox.run_many(items)} == {Outcome.FAIL}
-
-
-@pytest.mark.parametrize("answer", ["0", "-12", "grandmother", "11", "aa", "a"])
-def test_a_spoilt_answer_is_another_one(answer: str):
-    random = Random(9)
-    spoilt = {gym.spoilt(answer, random) for _ in range(200)}
-    assert answer not in spoilt and "" not in spoilt and len(spoilt) > 1
-
-
 # the tokenizer
-
-
-def test_the_tokenizer_survives_saving_as_autotokenizer_loads_it(tmp_path: Path):
-    """AutoTokenizer chooses its class by architecture, and that class has its own way to split text."""
-    new_model(1, judges_tokenizer(), 0).save_pretrained(tmp_path)
-    judges_tokenizer().save_pretrained(tmp_path)
-    loaded = AutoTokenizer.from_pretrained(tmp_path)
-    pairs = list(first(lessons.judge_pairs(Random(6)), 200))
-    questions, answers = [q for q, _ in pairs], [a for _, a in pairs]
-    assert encode_prompts(loaded, questions) == encode_prompts(judges_tokenizer(), questions)
-    ids = encode_completions(loaded, answers)
-    assert ids == encode_completions(judges_tokenizer(), answers)
-    assert loaded.batch_decode(ids, skip_special_tokens=True) == answers
-
-
-@pytest.mark.slow
-def test_the_tokenizer_is_the_same_for_the_same_seed_and_keeps_digits_single():
-    tokenizer, other = tokenizer_for("judge", 1), tokenizer_for("judge", 1)
-    assert tokenizer.backend_tokenizer.to_str() == other.backend_tokenizer.to_str()
-    assert [tokenizer.decode([i]) for i in encode_completions(tokenizer, ["12"])[0]] == ["1", "2"]
-    text = "any bytes: \u00fc \U0001f600 \t\x00"
-    assert tokenizer.decode(encode_completions(tokenizer, [text])[0]) == text
-
-
-@pytest.mark.parametrize("level", [1, 2, 3, 4, 5])
-def test_a_proposal_prompt_shrinks_to_its_level_and_other_text_is_kept(level: int):
-    short, plain = encode_prompts(judges_tokenizer(), [proposal_prompt(level), "Write a function f(x)."])
-    assert judges_tokenizer().decode(short) == f"<|user|>Level {level}<|assistant|>"
-    assert judges_tokenizer().decode(plain) == "<|user|>Write a function f(x).<|assistant|>"
 
 
 def test_the_gym_is_asked_without_fixed_words_and_fits_the_limits():
@@ -224,45 +143,7 @@ def test_the_gym_is_asked_without_fixed_words_and_fits_the_limits():
     assert max(map(len, encode_completions(tokenizer, [answer for _, answer in pairs]))) < gym.ANSWER_TOKENS
 
 
-def test_proposals_and_answers_fit_the_limits():
-    random = Random(7)
-    proposals = encode_completions(judges_tokenizer(), [t for _, t in first(lessons.proposer_pairs(random), 500)])
-    answers = encode_completions(judges_tokenizer(), [t for _, t in first(lessons.judge_pairs(random), 500)])
-    assert max(map(len, answers)) < figures.ANSWER_TOKENS
-    assert max(map(len, proposals)) < figures.PROPOSAL_TOKENS
-
-
 # the making
-
-
-@pytest.mark.slow
-def test_training_learns_and_is_the_same_for_the_same_seed(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tools.nano.train.BUCKET", 4)
-
-    def trained(steps: int) -> tuple[float, dict[str, torch.Tensor]]:
-        model = new_model(1, judges_tokenizer(), 3)
-        loss = train(model, batches_of(judges_tokenizer(), lessons.judge_pairs(Random(3)), Random(3)), steps=steps)
-        return loss, model.state_dict()
-
-    short, long, again = trained(2), trained(40), trained(40)
-    assert long[0] < short[0] - 0.5
-    assert long[0] == again[0] and all(torch.equal(long[1][key], again[1][key]) for key in long[1])
-
-
-def test_the_learning_rate_rises_holds_and_falls():
-    rates = [rate(step, 300) for step in range(300)]
-    assert rates[0] == pytest.approx(1 / 30) and max(rates) == rates[29] == rates[120] == 1
-    assert rates[121:] == sorted(rates[121:], reverse=True) and 0.05 <= rates[-1] < 0.06
-
-
-def test_the_command_refuses_a_file_to_write_into(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    (tmp_path / "file").touch()
-    monkeypatch.setattr("sys.argv", ["nano", "--out", str(tmp_path / "file")])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2 and "is no folder" in capsys.readouterr().err
 
 
 @pytest.mark.slow
