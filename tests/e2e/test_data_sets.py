@@ -82,6 +82,25 @@ def test_real_schemas_run_through_whole_iterations(suffix: str, tmp_path: Path) 
 REAL = f"data.sources=[{','.join(compose(['profile=gpu-80g']).data.sources)}]"  # What real models draw from
 
 
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_without_the_hub_synthetic_problems_stand_in_and_that_is_said(tmp_path: Path) -> None:
+    exam = ["evals.sources=[mbpp_test]", "evals.problems=5", "evals.every=1", "evals.samples=1"]
+    with node(tmp_path, REAL, *exam, "run.max_iterations=2", hub="http://127.0.0.1:9") as process:
+        assert process.wait(300) == 0, (tmp_path / "out").read_text()
+    last = rows(tmp_path)[-1]
+    assert last["problems/drawn_synthetic"] == 16 and last["problems/outages"] >= 1
+    said = (tmp_path / "out").read_text()
+    assert said.count("mbpp cannot be read") == said.count("code_contests cannot be read") == 1, said
+    assert said.index("codezero: problems: embedded problems: a rehearsal: mbpp cannot be read") < said.index(
+        "iteration 1"
+    )
+    shown = status(tmp_path)
+    assert shown["stand_ins"].startswith("embedded problems: a rehearsal: mbpp cannot be read")
+    assert shown["facts"]["exam"].startswith("embedded problems: a rehearsal: mbpp_test cannot be read")
+    assert shown["facts"]["canaries"].startswith("embedded problems: a rehearsal: mbpp cannot be read")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.long)])

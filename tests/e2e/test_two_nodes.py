@@ -14,6 +14,8 @@ import pytest
 from builders.monitor import read_metrics
 from builders.users import wait_until
 
+from codezero.chain.outbox import read_status
+from codezero.errors import ChainError
 from codezero.ops.fleet import ADDRESSES
 from codezero.swarm.identity import Identity
 from codezero.system.child import is_there
@@ -90,6 +92,28 @@ def test_two_nodes_learn_from_each_other_across_a_kill_9(tmp_path: Path) -> None
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
+def test_one_command_founds_and_joins(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "codezero", "swarm", "up", "--nodes", "2", "monitor.view=plain", "login.page=off"]
+    settings = [f"run.directory={tmp_path}", "run.name=fleet", *SMALL, "chain.submit_after=1"]
+    settings += [f"chain.directory={tmp_path / 'chain'}", f"chain.wallet={tmp_path / 'wallet.json'}"]
+    with subprocess.Popen([*command, *settings], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as fleet:
+        for name in ("node-1", "node-2"):
+            wait_until(
+                f"{name} learns from the other", lambda name=name: learns_from_others(tmp_path / "fleet", name), fleet
+            )
+            wait_until(f"{name} is counted", lambda name=name: accepted(tmp_path / "fleet" / name) > 0, fleet)
+        fleet.send_signal(signal.SIGINT)
+        shown = fleet.communicate(timeout=90)[0].decode()
+        assert fleet.returncode == 130
+    identities = {Identity.load(tmp_path / "fleet" / f"node-{i}" / "swarm.pem").peer_id for i in (1, 2)}
+    assert len(identities) == 2 and "node-2" in shown
+    assert shown.startswith("codezero: new run fleet\n") and "codezero: stopping: saving 2 nodes, up to 30 s" in shown
+    labels = [json.loads((tmp_path / "fleet" / f"node-{i}" / "run.json").read_text()) for i in (1, 2)]
+    assert labels[0]["seed"] != labels[1]["seed"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
 def test_a_killed_fleet_leaves_no_node_running(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "codezero", "swarm", "up", "--nodes", "1", "monitor.view=off"]
     settings = [f"run.directory={tmp_path}", "run.name=fleet", *SMALL, "chain.kind=clock"]
@@ -102,3 +126,10 @@ def test_a_killed_fleet_leaves_no_node_running(tmp_path: Path) -> None:
     wait_until("its process is gone", lambda: not is_there(node["pid"]))
     saved = max(int(path.name) for path in (folder / "checkpoints").iterdir() if path.name.isdecimal())
     assert saved == rows(tmp_path / "fleet", "node-1")[-1]["iteration"] and not daemons_of(folder)
+
+
+def accepted(folder: Path) -> int:
+    """Rewards and votes that the chain took."""
+    with contextlib.suppress(ChainError):
+        return sum(read_status(path).accepted for path in folder.glob("outbox-*.db"))
+    return 0

@@ -392,3 +392,9 @@ def test_every_flaw_costs_something_and_is_said():
     ):
         made = verdict(replace(FINE, **change), 1.0, True)  # pyright: ignore[reportArgumentType]
         assert made.reward < 1 and made.reasons
+
+
+def test_wrong_name_and_wrong_arity_are_certain(evaluator: FrozenEvaluator):
+    for code in (RIGHT.replace("pick_item", "pick_items"), RIGHT.replace("(nums)", "(nums, limit)")):
+        made = judge_one(evaluator, FILTER, fence(code))
+        assert made.status is Status.CERTAIN_FAILURE and made.cap == 0.15

@@ -1,11 +1,13 @@
 """The decoder with slots: another family's logits, what a step costs, and that nothing moves that a graph relies on."""
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 from unit.models.test_generation import small_tokenizer, tiny_model
 
@@ -17,6 +19,9 @@ from codezero.models.load import LoadedModel
 PROMPTS = [[5, 6, 7, 8, 9], [10], [11, 12, 13]]
 SHAPE = {"vocab_size": 320, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 8,
          "num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.3}  # fmt: skip
+# no data passes through these: on a card they launch nothing
+VIEWS = {"view", "_unsafe_view", "reshape", "transpose", "t", "expand", "slice", "select", "unsqueeze", "detach",
+         "alias", "as_strided", "split", "split_with_sizes", "chunk", "unflatten", "flatten"}  # fmt: skip
 
 
 def qwen3() -> PreTrainedModel:
@@ -59,6 +64,18 @@ def test_what_the_family_alone_does_not_tell_is_left_to_transformers(changes: di
     assert not has_slots(tiny_model(**changes))
 
 
+class Dispatched(TorchDispatchMode):
+    """Counts what torch computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts = Counter[str]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.counts[func._schema.name.split("::")[1]] += 1
+        return func(*args, **(kwargs or {}))
+
+
 def deep(adapter: bool) -> LoadedModel:
     """Of 24 layers and a large vocabulary, narrow."""
     model = tiny_model(num_hidden_layers=24, vocab_size=20_000)
@@ -67,6 +84,19 @@ def deep(adapter: bool) -> LoadedModel:
 
         model.add_adapter(LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"), "default")
     return LoadedModel(model, small_tokenizer(), "deep", torch.device("cpu"))
+
+
+@pytest.mark.parametrize("adapter", [False, True])
+def test_a_step_of_24_layers_takes_450_operators_and_asks_the_host_nothing(adapter: bool) -> None:
+    loop = OwnLoop(deep(adapter))
+    counts = list[Counter[str]]()
+    for new in (2, 12):  # the difference is of ten steps, drawing included
+        with Dispatched() as seen:
+            loop.draw([[5, 6, 7]], 8, new, 1.0, 0)
+        counts.append(seen.counts)
+    of_steps = counts[1] - counts[0]
+    assert sum(n for name, n in of_steps.items() if name not in VIEWS) <= 10 * 450
+    assert not {"_local_scalar_dense", "nonzero", "item"} & of_steps.keys()
 
 
 def addresses(decoder: SlotDecoder) -> list[int]:
@@ -176,3 +206,17 @@ def test_a_graph_that_fails_or_differs_leaves_the_plain_step(
     assert [each.ids for each in plain] == [each.ids for each in drawn]
     (line,) = caplog.messages
     assert "not replayed" in line and why in line
+
+
+def test_memory_that_runs_out_elsewhere_than_on_cuda_halves_the_rows_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    prefill, tried = SlotDecoder.prefill, list[int]()
+
+    def short(decoder: SlotDecoder, prompts: Sequence[Sequence[int]], repeats: int, width: int) -> Tensor:
+        tried.append(len(prompts) * repeats)
+        if tried[-1] > 4:
+            raise RuntimeError("MPS backend out of memory (MPS allocated: 17 GiB)")
+        return prefill(decoder, prompts, repeats, width)
+
+    monkeypatch.setattr(SlotDecoder, "prefill", short)
+    loop = OwnLoop(LoadedModel(tiny_model(), small_tokenizer(), "tiny", torch.device("cpu")))
+    assert len(loop.draw(PROMPTS, 4, 5, 1.0, 0)) == 12 and set(tried) == {12, 4}

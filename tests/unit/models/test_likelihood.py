@@ -128,6 +128,21 @@ def test_logits_are_scaled_as_the_family_does(kind: type[PreTrainedConfig]) -> N
     check(model, given, PrefixReader(model, 0).read(given, end=END, choices=CHOICES))
 
 
+def test_272_programs_are_read_in_nine_passes_for_a_large_vocabulary() -> None:
+    """Besides the one for the question: how few there are depends on the tokens, not on the vocabulary."""
+    chance, model, passes = Random(0), qwen(), list[int]()
+    model.config.vocab_size = 151_936
+    lengths = [max(25, min(384, int(chance.lognormvariate(4.6, 0.55)))) for _ in range(272)]
+    given = [PrefixRow(tuple(range(50)) * 4, tuple(chance.choices(range(END), k=length))) for length in lengths]
+    model.base_model.register_forward_hook(lambda *_: passes.append(1))  # pyright: ignore
+    scores = PrefixReader(model, 0).read(given, end=END)
+    assert sum(passes) <= 1 + 9
+    alone = PrefixReader(model, 0, batch_rows=1).read(given[:4], end=END)
+    for one, other in zip(alone, scores, strict=False):
+        assert one.body is not None and other.body is not None
+        assert torch.allclose(one.body.logprob, other.body.logprob, atol=1e-5)
+
+
 def test_few_logits_at_once_change_nothing(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(prefix, "LOGIT_PIECE", 5 * VOCABULARY)
     model, given = qwen(), rows(seed=2)
@@ -177,6 +192,14 @@ def test_only_what_is_wanted_is_computed():
 def test_a_model_without_plain_attention_is_not_shared_and_says_why():
     assert "attention" in PrefixReader(windowed(), 0).why_not
     assert not PrefixReader(qwen(), 0).why_not and not PrefixReader(llama(), 0).why_not
+
+
+def test_nothing_to_predict_from_is_refused():
+    reader = PrefixReader(qwen(), 0)
+    for row in (PrefixRow((), (1,)), PrefixRow((1, 2), (3,), (Ask(()),))):
+        with pytest.raises(ValueError, match="without tokens"):
+            reader.read([row], end=END)
+    assert reader.read([]) == []
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda make: make.__name__)

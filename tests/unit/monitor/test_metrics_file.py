@@ -106,6 +106,18 @@ def test_junk_is_passed_over(tmp_path: Path, junk: bytes) -> None:
     assert [x for x, _ in fold.series["reward"].points] == [1, 2, 3, 4]
 
 
+@given(st.binary(max_size=400))
+def test_any_bytes_can_be_followed(tmp_path_factory: pytest.TempPathFactory, junk: bytes) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    (folder / FILE_NAME).write_bytes(junk)
+    followed = History(folder)
+    followed.read()
+    file = MetricsFile(folder)
+    file.append(row(7))
+    file.close()
+    assert followed.read().last["iteration"] == 7
+
+
 @given(st.lists(st.binary(max_size=60).map(lambda line: line.replace(b"\n", b"")), max_size=30), st.data())
 def test_lines_come_whole_in_order_and_once_however_they_were_written(
     tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], data: st.DataObject

@@ -77,6 +77,14 @@ def test_a_flood_is_refused_after_the_burst(memory: PeerTrust, clock: Clock) -> 
     assert granted == LIMITS.requests_burst + 9 * LIMITS.requests_per_second
 
 
+def test_bytes_are_limited_as_well_as_requests(memory: PeerTrust, clock: Clock) -> None:
+    assert memory.spend(MALLORY, size=int(LIMITS.bytes_burst))
+    assert not memory.spend(MALLORY, size=1) and memory.spend(MALLORY, size=0)
+    clock.now += 1
+    assert not memory.spend(MALLORY, size=int(LIMITS.bytes_per_second) + 1)
+    assert memory.spend(MALLORY, size=int(LIMITS.bytes_per_second))
+
+
 def test_an_honest_peer_pulls_32_of_the_largest_bodies_at_once(memory: PeerTrust) -> None:
     chunks = MAX_ITEMS * MAX_BODY // CHUNK
     assert all(memory.spend(ALICE, size=CHUNK) for _ in range(chunks))
@@ -88,6 +96,12 @@ def test_a_refused_request_takes_nothing(memory: PeerTrust) -> None:
         assert not memory.spend(ALICE, size=int(LIMITS.bytes_burst) + 1)
         assert not memory.spend(ALICE, requests=int(LIMITS.requests_burst) + 1)
     assert memory.spend(ALICE, requests=int(LIMITS.requests_burst), size=int(LIMITS.bytes_burst))
+
+
+def test_waiting_buys_no_more_than_one_burst(memory: PeerTrust, clock: Clock) -> None:
+    memory.spend(MALLORY)
+    clock.now += 1e7
+    assert sum(memory.spend(MALLORY) for _ in range(3000)) == LIMITS.requests_burst
 
 
 def test_a_clock_set_back_does_not_lock_out_and_gives_one_burst_at_most(memory: PeerTrust, clock: Clock) -> None:
@@ -219,6 +233,13 @@ def test_praise_does_not_shorten_a_quarantine(memory: PeerTrust, clock: Clock) -
     assert quarantine_length(memory, clock) == LIMITS.quarantine_seconds
 
 
+def test_a_refused_peer_has_the_least_chance_and_an_unknown_one_a_full_one(memory: PeerTrust) -> None:
+    for _ in range(9):
+        memory.blame(BOB, Offence.DUPLICATE)
+    cheat(memory)
+    assert 0 < memory.chance(MALLORY) < memory.chance(BOB) < memory.chance(ALICE) == 1.0
+
+
 def test_a_clock_set_back_by_years_does_not_shut_a_peer_out_for_years(memory: PeerTrust, clock: Clock) -> None:
     cheat(memory)
     clock.now -= 3600
@@ -296,6 +317,36 @@ def test_when_all_are_quarantined_the_one_with_most_repetitions_stays() -> None:
     assert "number 3" in memory.refusal(MALLORY) and len(memory._records) <= 16
 
 
+def test_of_equally_innocent_peers_the_last_heard_stay() -> None:
+    memory, clock = node(replace(LIMITS, peers=16))
+    for number in range(10, 500):
+        clock.now += 1
+        memory.spend(peer(number))
+        memory.spend(ALICE)
+    assert seen(memory, ALICE).heard_seconds_ago == 0
+    assert {peer(number) for number in range(490, 500)} < {one.peer for one in memory.report()}
+
+
+def test_a_penalty_that_has_faded_keeps_no_place() -> None:
+    memory, clock = node(replace(LIMITS, peers=16))
+    memory.blame(MALLORY, Offence.FORGED)
+    clock.now += 10 * LIMITS.half_life_seconds
+    for number in range(10, 200):
+        clock.now += 1
+        memory.spend(peer(number))
+    assert MALLORY not in {one.peer for one in memory.report()}
+
+
+def test_limits_beyond_what_a_file_holds_are_cut_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trust, "MAX_PEERS", 32)
+    monkeypatch.setattr(trust, "MAX_DIGESTS", 32)
+    memory, _ = node(replace(LIMITS, peers=10**9, digests=10**9))
+    for number in range(100):
+        memory.spend(peer(number))
+        memory.read[number.to_bytes(32, "big")] = None
+    assert len(memory._records) <= 32 and len(memory.read) == 32
+
+
 ACTIONS = st.tuples(
     st.sampled_from(["spend", "blame", "praise", "use"]),
     st.integers(0, 12),
@@ -349,6 +400,18 @@ def test_the_report_says_what_a_peer_did(memory: PeerTrust, clock: Clock) -> Non
     )  # fmt: skip
     assert mallory.peer == MALLORY and mallory.state == "quarantined" and mallory.failures == {Offence.FORGED: 2}
     assert mallory.reason == "quarantined for another 2 min: forged (quarantine number 1)"
+
+
+def test_a_timeout_is_not_hearing_from_a_peer(memory: PeerTrust, clock: Clock) -> None:
+    memory.praise(ALICE)
+    clock.now += 50
+    memory.blame(ALICE, Offence.TIMEOUT)
+    assert seen(memory, ALICE).heard_seconds_ago == 50
+    memory.spend(ALICE)
+    assert seen(memory, ALICE).heard_seconds_ago == 0
+    clock.now += 50
+    memory.blame(ALICE, Offence.DUPLICATE)
+    assert seen(memory, ALICE).heard_seconds_ago == 0
 
 
 @given(st.lists(ACTIONS, max_size=60))
