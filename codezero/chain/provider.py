@@ -102,10 +102,9 @@ class BoundedProvider(JSONBaseProvider):
             raise ConfigError("chain.rpc_urls is empty; give an address like http://127.0.0.1:8545")
         super().__init__()
         self._chain_id, self._seconds, self._ask = chain_id, seconds, ask
-        # The one that answered last comes first.
-        self._urls = [
-            url if ask and is_node(url) else check_url(url, "chain.rpc_urls", plain_http=plain_http) for url in urls
-        ]
+        for url in [url for url in urls if not (ask and is_node(url))]:
+            check_url(url, "chain.rpc_urls", plain_http=plain_http)
+        self._urls = list(urls)  # The one that answered last comes first.
         self._proven: set[str] = set()  # endpoints that named the expected chain id since they last failed
         self.request_counter = itertools.count(1)
 
