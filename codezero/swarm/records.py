@@ -156,12 +156,7 @@ class PeerRecordValidator:
     """Signs own records and decides which others are stored or believed. Used from one thread."""
 
     def __init__(
-        self,
-        identity: Identity,
-        swarm: str,
-        *,
-        clock: Callable[[], float] = time.time,
-        member: Members = lambda _: True,
+        self, identity: Identity, swarm: str, clock: Callable[[], float] = time.time, member: Members = lambda _: True
     ) -> None:
         self.round: int | None = None  # The round that is open; None: not known yet, so every round may be
         self.refused: Counter[str] = Counter()  # Refusals by reason
