@@ -17,8 +17,20 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from codezero.market.games import ONE, STEPS, Reports, pay, standing
-from codezero.market.record import NEWCOMER, Score, gain, odds, price, probability, record
+from codezero.market.games import (
+    NEWCOMER,
+    ONE,
+    STEPS,
+    Reports,
+    Score,
+    gain,
+    odds,
+    pay,
+    price,
+    probability,
+    record,
+    standing,
+)
 from codezero.stats import mean_interval
 
 PEERS, OPENERS = 8, 8

@@ -26,7 +26,7 @@ from codezero.login.page_process import announce, start_page
 from codezero.market.build import build_market
 from codezero.models.build import FrozenModels, fits_context
 from codezero.monitor.build import models_of, record_settings
-from codezero.monitor.hub import start_pushes
+from codezero.monitor.hub import HubPushes
 from codezero.monitor.terminal import Screen
 from codezero.problems.build import build_stream
 from codezero.problems.filters import Novelty
@@ -135,7 +135,8 @@ def run_node(
             exam=build_exam(config, exam_tasks, sampler, evaluator, stack),
         )
         checkpoints = build_checkpoints(config, folder.checkpoints, environment, learner.policy)
-        pushes = start_pushes(config, folder.path, stack)
+        pushes = HubPushes(config, folder.path) if config.hub.repository else None
+        stack.callback(pushes.close if pushes else lambda: None)
         run = Run(config.run, monitor, checkpoints, chain.coordinator, node.saved, pushes=pushes)
         record_settings(folder.path, composed, config, overrides)
         folder.record_start()

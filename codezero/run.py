@@ -230,8 +230,8 @@ class Run:
     def open_round(self) -> int:
         """The round that is open now; the last known one while the coordinator cannot be asked."""
         with self.tolerate(ChainError, then="playing on in the last known round"):
-            self._known_round.number = self._coordinator.current_round()
-        return self._known_round.number
+            self._known_round.memory.round = self._coordinator.current_round()
+        return self._known_round.memory.round
 
     def is_last(self, step: Step) -> bool:
         """A limit ends the run with this iteration; after a signal nothing is measured once more."""
@@ -263,10 +263,10 @@ class Run:
         self.kept, self._saved = step.iteration, time.monotonic()
         self._keep_best()
         if self._pushes is not None:
-            self._pushes.push(self._checkpoints.best_or_latest, self._known_round.number)
+            self._pushes.push(self._checkpoints.best_or_latest, self._known_round.memory.round)
 
     def _keep_best(self) -> None:
-        if (exam := self.monitor.best) is not None and self._settings.keep == "best":
+        if (exam := self.monitor.fold.best) is not None and self._settings.keep == "best":
             self._on_disk(lambda: self._checkpoints.keep_best(exam.iteration))
 
     def _restore(self) -> None:
@@ -285,7 +285,7 @@ class Run:
 
     def _learned_enough(self) -> str:
         """Why no more need be learned, by the exams so far; empty: more may be."""
-        limits, best, since = self._settings, self.monitor.best, self.monitor.exams_since_best
+        limits, best, since = self._settings, self.monitor.fold.best, self.monitor.fold.since_best
         if best is None:
             return ""
         if limits.stop_at and (best.low or 0.0) >= limits.stop_at:

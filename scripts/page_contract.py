@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from codezero.inspection.market import GamePage, GamesPage, MarketView
-from codezero.inspection.run_details import LogTail, RunCheckpoints, RunSettings
+from codezero.inspection.status import LogTail, RunCheckpoints
 from codezero.login.login import LoginState
 from codezero.login.routes import PasskeyOptions
-from codezero.monitor.run_types import Leaderboard, Rollout, RolloutPage, Runs, RunView
+from codezero.monitor.run_types import Leaderboard, Rollout, RolloutPage, Runs, RunSettings, RunView
 
 FOLDER = Path(__file__).parents[1] / "modal-login" / "src" / "api"
 CONTRACTS: dict[str, list[Any]] = {

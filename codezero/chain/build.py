@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from codezero.chain import rounds
 from codezero.chain.base import Coordinator, Outbox
 from codezero.chain.errors import ContractError, ForeignOwnerError, WrongChainError
-from codezero.chain.upkeep import MEMBERS_SECONDS, Registry, StageManager
 from codezero.config import MEMBERS, REGISTRY, ChainConfig, NodeConfig
 from codezero.errors import ChainError, ConfigError, WalletError
 from codezero.system.files import Lock
@@ -69,7 +68,7 @@ def build_chain(
     settings, invitation = config.chain, config.swarm.invitation
     if settings.kind == "clock":
         return ChainParts(rounds.ClockCoordinator(settings.round_seconds), rounds.NoOutbox())
-    from codezero.chain.contract import ContractCoordinator, Sender, own_contracts
+    from codezero.chain.contract import ContractCoordinator, Registry, Sender, StageManager, own_contracts
     from codezero.chain.gateway import ChainGateway
     from codezero.chain.outbox import ChainOutbox
 
@@ -102,7 +101,7 @@ def build_chain(
     _repeat("opening rounds", manager.tick, min(rounds.ROUND_SECONDS, round_seconds / 4), stack)
     if config.swarm.members == REGISTRY:
         registry = Registry(coordinator, folder / MEMBERS, peer)
-        _repeat("reading who is registered", registry.tick, MEMBERS_SECONDS, stack)
+        _repeat("reading who is registered", registry.tick, registry.SECONDS, stack)
     if serve is not None and invitation:
         serve(ChainGateway(client.urls, [contract], Path(invitation)).answer)
     return ChainParts(coordinator, outbox)

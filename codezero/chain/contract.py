@@ -4,7 +4,8 @@ What an endpoint says of a sent transaction is not believed: the chain is read i
 and another is signed only when the account has used its nonce. A process that was killed left at most one under the
 account's next nonce, and so does whoever comes after: of both one is mined, and the contract counts nothing twice.
 
-On the embedded chain the contract is deployed once, by whoever comes first, and accounts are filled by a faucet.
+On the embedded chain the contract is deployed once, by whoever comes first, and accounts are filled by a faucet. Beside
+training a node opens rounds, and lists the registered peers.
 """
 
 import contextlib
@@ -14,8 +15,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -35,7 +36,7 @@ from codezero.chain.provider import ChainClient
 from codezero.chain.rounds import RoundWatch
 from codezero.chain.wallet import Wallet, transaction_fields
 from codezero.errors import ChainError, ConfigError, translated
-from codezero.system.files import Address, read_private, write_new
+from codezero.system.files import Address, read_private, write_atomic, write_new
 from codezero.system.signals import backoff
 
 logger = logging.getLogger(__name__)
@@ -52,6 +53,9 @@ MAX_GAS, MAX_FEE = 15_000_000, 2_000 * 10**9  # MAX_FEE: wei per gas; an endpoin
 PAUSES = 0.05, 2.0  # seconds between two polls for a transaction that was sent, at first and at most
 FIRST_SPAN, LARGEST_SPAN = 1000, 100_000  # blocks whose events are requested at once at first, and at most
 MAX_SIGNED = 8  # for one call; more means that something else is wrong
+MAX_MEMBERS = 20_000  # registered peers that are read, at most
+SHORTEST = 0.25  # of a round's length: it never lasts less, however quick everybody is
+BASE58 = frozenset("123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz")
 
 
 class SignedTransaction(NamedTuple):
@@ -115,10 +119,9 @@ class Sender:
             raise ChainUnreachableError(f"the chain asks for more than {MAX_FEE // 10**9} gwei for a unit of gas")
         balance = eth.get_balance(self.address)
         if balance < gas * fee:
-            raise errors.InsufficientFundsError(
-                f"account {self.address} has {balance / 1e18:.6f} of the chain's coin, and a transaction may cost "
-                f"{gas * fee / 1e18:.6f}; send it some"
-            )
+            poor = f"account {self.address} has {balance / 1e18:.6f} of the chain's coin"
+            cost = f"a transaction may cost {gas * fee / 1e18:.6f}"
+            raise errors.InsufficientFundsError(f"{poor}, and {cost}; send it some")
         raw = self.wallet.sign_transaction(transaction_fields(self.client.chain_id, nonce, to, data, gas, fee, tip))
         return SignedTransaction("0x" + keccak(raw).hex(), nonce, raw)
 
@@ -158,8 +161,7 @@ def read_artifact() -> Artifact:
         return msgspec.json.decode(path.read_bytes(), type=Artifact)
 
 
-@dataclass(frozen=True, slots=True)
-class EventPage:
+class EventPage(NamedTuple):
     """The events of some blocks, in order. Strings in them are at most what the contract's bounds allow."""
 
     events: list[EventData]
@@ -181,9 +183,7 @@ class ContractCoordinator(Coordinator):
         self.client, self.contract, self._sender = client, to_checksum_address(contract), sender
         self._contract: Any = client.eth.contract(address=self.contract, abi=read_artifact().abi)
         self._watch = RoundWatch(self.read_round)
-
-    def close(self) -> None:
-        self._watch.close()
+        self.close = self._watch.close
 
     def current_round(self) -> int:  # as read in the background
         return self._watch.current()
@@ -276,6 +276,80 @@ class ContractCoordinator(Coordinator):
             )
 
 
+class StageManager:
+    """Opens rounds, if the contract lets this account: when one has lasted long enough, or everybody has submitted.
+
+    `tick` is one look, for `Repeating`. A round that is open when the node starts counts from then.
+    turn: is it this process that opens rounds, of those with the same account?
+    """
+
+    def __init__(
+        self,
+        coordinator: ContractCoordinator,
+        round_seconds: float,
+        *,
+        turn: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._coordinator, self._round_seconds, self._turn, self._clock = coordinator, round_seconds, turn, clock
+        self._allowed, self._round, self._since, self._cursor = False, -1, 0.0, 0
+        self._submitted: dict[int, set[str]] = defaultdict(set)
+
+    def tick(self) -> None:
+        """Raises ChainError."""
+        role, account = "STAGE_MANAGER_ROLE", self._coordinator.account
+        self._allowed = self._turn() and (self._allowed or self._coordinator.has_role(role, account))
+        if not self._allowed:
+            return
+        now = self._coordinator.read_round()
+        if now != self._round:
+            self._round, self._since = now, self._clock()
+        lasted = (self._clock() - self._since) / self._round_seconds
+        if lasted >= 1 or (lasted >= SHORTEST and self._everybody_submitted(now)):
+            for _ in range(4):  # three stages make a round
+                if self._coordinator.read_round() != now:  # perhaps opened by another manager
+                    logger.info("round %d is open", now + 1)
+                    return
+                self._coordinator.send("updateStageAndRound")
+
+    def _everybody_submitted(self, round_number: int) -> bool:
+        for page in self._coordinator.history(self._cursor, ["RewardSubmitted"]):
+            for event in page.events:
+                self._submitted[event["args"]["roundNumber"]].add(event["args"]["peerId"])
+            self._cursor = page.cursor
+        for old in [number for number in self._submitted if number < round_number - 1]:
+            del self._submitted[old]
+        active, done = self._submitted.get(round_number - 1, set()), self._submitted.get(round_number, set())
+        return bool(active) and active <= done
+
+
+class Registry:
+    """Keeps the registered peers in a file that the gossip reads: who registers has paid in gas.
+
+    `tick` is one reading, for `Repeating`. The list begins with `peer`, only grows and is bounded.
+    """
+
+    SECONDS = 5.0  # between two readings
+
+    def __init__(self, coordinator: ContractCoordinator, path: Path, peer: str) -> None:
+        self._coordinator, self._path = coordinator, path
+        self._members, self._cursor = {peer: None}, 0
+
+    def tick(self) -> None:
+        """Raises ChainError."""
+        before = len(self._members)
+        for page in self._coordinator.history(self._cursor, ["PeerRegistered"]):
+            for event in page.events:
+                peer = event["args"]["peerId"]
+                if len(self._members) < MAX_MEMBERS and 32 <= len(peer) <= 64 and BASE58.issuperset(peer):
+                    self._members[peer] = None
+            self._cursor = page.cursor
+        if len(self._members) > before:
+            with translated(ChainError, f"{self._path} cannot be written", OSError):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                write_atomic(self._path, "".join(f"{member}\n" for member in self._members))
+
+
 def deploy(sender: Sender) -> str:
     """Deploy a new contract, whose roles all go to the sender; returns its address."""
     artifact = read_artifact()
@@ -338,6 +412,5 @@ def _named_errors(name: str) -> Generator[None]:
     except (MismatchedABI, UnicodeEncodeError) as error:
         raise ChainError(f"{name}: an argument is out of bounds ({type(error).__name__})") from error
     except MALFORMED as error:
-        raise ChainUnreachableError(
-            f"the contract answered {name} with nothing or something malformed; is the contract's address right?"
-        ) from error
+        malformed = f"the contract answered {name} with nothing or something malformed"
+        raise ChainUnreachableError(f"{malformed}; is the contract's address right?") from error

@@ -10,6 +10,7 @@ import secrets
 import sqlite3
 import zlib
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -34,7 +35,7 @@ from codezero.chain import devchain_evm as evm
 from codezero.chain.devchain_evm import ChainState, Json, RpcRefusal
 from codezero.chain.errors import INVALID_PARAMS
 from codezero.errors import ChainError, translated
-from codezero.system.files import Address, Hash, Quantity, closed_on_failure, read_bounded, write_new
+from codezero.system.files import Address, Hash, Quantity, read_bounded, write_new
 
 DATABASE, FAUCET_KEY = "chain.db", "faucet.key"
 APPLICATION, VERSION = 0x63307A63, 2  # in the file, so that no database of another program or version is taken for ours
@@ -116,9 +117,10 @@ class Chain:
 
     def __init__(self, folder: Path, version: str, chain_id: int | None = None) -> None:
         self._faucet_key, self.version, path = folder / FAUCET_KEY, version, folder / DATABASE
-        self._sql = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._sql.row_factory = sqlite3.Row
-        with closed_on_failure(self._sql):
+        with ExitStack() as stack:
+            connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._sql = stack.enter_context(closing(connection))
+            self._sql.row_factory = sqlite3.Row
             application, version_of_file, tables = (
                 self._row(query)[0]
                 for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
@@ -140,7 +142,7 @@ class Chain:
             if self._row(NEWEST_BLOCK) is None:
                 self._begin()
             self._head: sqlite3.Row = self._row(NEWEST_BLOCK)
-        self.close = self._sql.close
+            self.close = stack.pop_all().close
 
     def web3_clientVersion(self) -> str:
         return self.version

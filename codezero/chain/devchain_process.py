@@ -13,7 +13,7 @@ import threading
 import time
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -113,9 +113,8 @@ class DevChainHandle(AbstractContextManager["DevChainHandle"]):
             time.sleep(POLL_SECONDS)
         log = self.path / LOG
         words = log.read_text("utf-8", "replace").strip().rpartition("\n")[2] if log.exists() else ""
-        silent = f"the embedded chain in {self.path} does not answer; its last words: {words}"
-        ended = f"the embedded chain in {self.path} ended with code {code}; its last words: {words}"
-        raise ChainError(silent if code is None else ended)
+        what = "does not answer" if code is None else f"ended with code {code}"
+        raise ChainError(f"the embedded chain in {self.path} {what}; its last words: {words}")
 
     def close(self) -> None:
         """Use it no longer. The last to close waits until the process has ended, unless somebody runs it by hand."""
@@ -128,12 +127,10 @@ class DevChainHandle(AbstractContextManager["DevChainHandle"]):
 
     def _spawn(self, serving: Lock) -> subprocess.Popen[bytes]:
         words = str(self.path.resolve()), str(self._port), str(self._wanted or 0)
-        command = python("-m", "codezero.chain.devchain_server", *words)
-        null, kept = subprocess.DEVNULL, [serving.fileno()]
+        command, null = python("-m", "codezero.chain.devchain_server", *words), subprocess.DEVNULL
+        # in a session of its own: Ctrl-C in the terminal is for the nodes, which end it by ending
+        options: Any = {"stdin": null, "stdout": null, "start_new_session": True, "pass_fds": [serving.fileno()]}
         with set_aside(self.path / LOG, 1 << 20).open("ab") as log:
-            # in a session of its own: Ctrl-C in the terminal is for the nodes, which end it by ending
-            child = subprocess.Popen(
-                command, stdin=null, stdout=null, stderr=log, start_new_session=True, pass_fds=kept
-            )
+            child = subprocess.Popen[bytes](command, stderr=log, **options)
         threading.Thread(target=child.wait, name="devchain-reaper", daemon=True).start()
         return child

@@ -91,8 +91,7 @@ class ChainGateway:
         """The contracts, in small letters; at least one."""
         if request.method == SEND:
             kind, *rest = bytes.fromhex(request.params[0].removeprefix("0x"))
-            fields = cast(Any, rlp).decode(bytes(rest))
-            gas, to = fields[4:6]
+            gas, to = cast(Any, rlp).decode(bytes(rest))[4:6]
             if kind != 2 or int.from_bytes(gas) > CALL_GAS:
                 raise ValueError("a transaction that nodes do not send, which is one of EIP-1559")
             return {f"0x{to.hex()}"}

@@ -96,16 +96,15 @@ def check_signature(invitation: Invitation) -> None:
     from eth_keys.exceptions import BadSignature
     from eth_utils.exceptions import ValidationError
 
+    again = "ask the founder for the file again"
     if not invitation.signature:
-        raise InviteError("the invitation is not signed; ask the founder for the file again")
-    none = "the invitation's signature is none; ask the founder for the file again"
-    with translated(InviteError, none, BadSignature, ValidationError, ValueError, TypeError, reason=False):
+        raise InviteError(f"the invitation is not signed; {again}")
+    malformed, none = (BadSignature, ValidationError, ValueError, TypeError), "the invitation's signature is none"
+    with translated(InviteError, none, *malformed, mend=again, reason=False):
         signer = str(Account.recover_message(encode_defunct(text=invitation.message), signature=invitation.signature))
     if signer.lower() != invitation.founder.lower():
-        raise InviteError(
-            f"the invitation was changed after {invitation.founder} signed it, or another account signed it; ask the "
-            "founder for the file again"
-        )
+        changed = f"the invitation was changed after {invitation.founder} signed it, or another account signed it"
+        raise InviteError(f"{changed}; {again}")
 
 
 def write_invitation(path: Path, invitation: Invitation) -> None:

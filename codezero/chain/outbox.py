@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from codezero.chain.base import Outbox
+from codezero.chain.base import Outbox, OutboxView
 from codezero.chain.errors import BLOCKING, NOT_REGISTERED, REWARDED, VOTED, ContractError, UnknownOutcomeError
 from codezero.chain.rounds import STAGE
 from codezero.errors import ChainError, translated
-from codezero.system.files import LOCAL, Lock, closed_on_failure
+from codezero.system.files import LOCAL, Lock, open_database
 from codezero.system.signals import Backoff
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ BUSY_SECONDS = 10.0  # for another process's transaction on the file
 PATIENCE = 3  # tries after which it is worth a complaint that a transaction is not in a block yet
 PROBLEM = "problem"  # the key of `owner` under which another process reads what keeps points back now
 SCHEMA = """
+PRAGMA journal_mode=WAL;
+PRAGMA synchronous=FULL;
 CREATE TABLE IF NOT EXISTS owner(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS iterations(
     iteration INTEGER PRIMARY KEY, round INTEGER NOT NULL, reward REAL NOT NULL, vote TEXT
@@ -67,18 +69,9 @@ class Submission:
     at: float  # when it was settled, in seconds since 1970 by this machine's clock; only to be shown
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxStatus:
-    """collecting: rounds that are not sealed yet. pending: submissions on their way. reasons: how many refusals for
-    each. last: the submission settled last. problem: what keeps points back now; empty: nothing."""
-
-    collecting: int
-    pending: int
-    accepted: int
-    refused: int
-    reasons: dict[str, int]
-    last: Submission | None
-    problem: str
+class OutboxStatus(OutboxView, frozen=True, kw_only=True):
+    account: str = ""  # whose points they are
+    last: Submission | None = None  # the one settled last
 
 
 class OutboxStore:
@@ -94,14 +87,13 @@ class OutboxStore:
                 raise ChainError(f"{path} is used by another process; a run folder belongs to one node at a time")
             mend = f"move it away; {LOCAL}"
             with translated(ChainError, f"the outbox {path} cannot be used", sqlite3.Error, mend=mend):
-                self._connection = stack.enter_context(contextlib.closing(connect(path)))
+                opened = open_database(path, SCHEMA, seconds=BUSY_SECONDS, isolation_level="IMMEDIATE")
+                self._connection = stack.enter_context(contextlib.closing(opened))
                 known: dict[str, str] = dict(self._run("SELECT key, value FROM owner"))
                 for key, value in (owner or {}).items():
                     if known.get(key, value) != value:
-                        raise ChainError(
-                            f"the outbox holds points of {key} {known[key]}, not of {value}; "
-                            "move it away or use another run folder"
-                        )
+                        other = f"the outbox holds points of {key} {known[key]}, not of {value}"
+                        raise ChainError(f"{other}; move it away or use another run folder")
                     self.note(key, value)
                 self._run("DELETE FROM owner WHERE key=?", PROBLEM)  # of an earlier process: it may be over
             self.close = stack.pop_all().close
@@ -113,8 +105,8 @@ class OutboxStore:
 
     def collecting(self) -> list[int]:
         """Rounds with points that are not sealed, oldest first."""
-        rounds = self._run(f"SELECT DISTINCT round FROM iterations WHERE round > {SEALED} ORDER BY round")
-        return [number for (number,) in rounds]
+        query = f"SELECT DISTINCT round FROM iterations WHERE round > {SEALED} ORDER BY round"
+        return [number for (number,) in self._run(query)]
 
     def seal(self, newest: int) -> None:
         """Turn the points of all rounds up to this one into submissions. From here on their values are fixed."""
@@ -224,10 +216,8 @@ class ChainOutbox(Outbox):
         if self._problems.get(topic, "") == problem:
             return
         self._problems[topic] = problem
-        if problem:
-            logger.error("points are kept back: %s", problem)
-        else:
-            logger.info("points reach the chain again")
+        level = logging.ERROR if problem else logging.INFO
+        logger.log(level, f"points are kept back: {problem}" if problem else "points reach the chain again")
         with contextlib.suppress(sqlite3.Error):  # it has been logged
             self._store.note(PROBLEM, "; ".join(dict.fromkeys(filter(None, self._problems.values()))))
 
@@ -264,11 +254,9 @@ class ChainOutbox(Outbox):
             self._open, self._open_since = current, now
             self._report("standstill", "")
         elif now - self._open_since > 3 * self._round_seconds:
-            self._report(
-                "standstill",
-                f"round {current} stays open, though rounds last {self._round_seconds:g} s: nobody opens the next one. "
-                "Training goes on in this one, and later points wait",
-            )
+            still = f"round {current} stays open, though rounds last {self._round_seconds:g} s"
+            after = "nobody opens the next one. Training goes on in this one, and later points wait"
+            self._report("standstill", f"{still}: {after}")
         ready = -1
         for number in (number for number in collecting if number <= current):
             over = number < current
@@ -321,31 +309,17 @@ class ChainOutbox(Outbox):
         return ""
 
 
-def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """Raises sqlite3.Error."""
-    uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
-    connection = sqlite3.connect(
-        uri, uri=True, timeout=BUSY_SECONDS, isolation_level="IMMEDIATE", check_same_thread=False
-    )
-    with closed_on_failure(connection):
-        if not read_only:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-            connection.executescript(SCHEMA)
-    return connection
-
-
 def read_status(path: Path) -> OutboxStatus:
     """The points of any outbox, also one that is being written. Raises ChainError when there is none to read."""
     unreadable = translated(ChainError, f"the outbox {path} cannot be read", sqlite3.Error)
-    with unreadable, contextlib.closing(connect(path, read_only=True)) as connection:
+    with unreadable, contextlib.closing(open_database(path, seconds=BUSY_SECONDS)) as connection:
         run = connection.execute
-        states: dict[str, int] = dict(run("SELECT state, count(*) FROM submissions GROUP BY state"))
+        states = {"pending": 0, "accepted": 0, "refused": 0}
+        states |= dict(run("SELECT state, count(*) FROM submissions GROUP BY state"))
         count = "SELECT reason, count(*) FROM submissions WHERE state='refused' GROUP BY reason"
         reasons: dict[str, int] = dict(run(count))
         (collecting,) = run(f"SELECT count(DISTINCT round) FROM iterations WHERE round > {SEALED}").fetchone()
-        problem: Any = run("SELECT value FROM owner WHERE key=?", (PROBLEM,)).fetchone()
+        owner: dict[str, str] = dict(run("SELECT key, value FROM owner"))
         last: Any = run(f"{SUBMISSIONS} state <> 'pending' ORDER BY round DESC, kind LIMIT 1").fetchone()
-    pending, accepted, refused = (states.get(state, 0) for state in ("pending", "accepted", "refused"))
-    newest = Submission(*last) if last else None
-    return OutboxStatus(collecting, pending, accepted, refused, reasons, newest, problem[0] if problem else "")
+    newest, account, problem = Submission(*last) if last else None, owner.get("account", ""), owner.get(PROBLEM, "")
+    return OutboxStatus(collecting=collecting, reasons=reasons, account=account, last=newest, problem=problem, **states)

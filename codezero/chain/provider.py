@@ -95,17 +95,16 @@ class BoundedProvider(JSONBaseProvider):
     global_ccip_read_enabled = False  # no answer makes this process send a request to an address of its choice
 
     def __init__(
-        self, urls: Sequence[str], chain_id: int, seconds: float, plain_http: bool, ask: Ask | None = None
+        self, urls: list[str], chain_id: int, seconds: float = SECONDS, plain_http: bool = False, ask: Ask | None = None
     ) -> None:
-        """ask: for those of `urls` that are multiaddresses."""
+        """plain_http: allow http to other machines than this one. ask: for those of `urls` that are multiaddresses."""
         if not urls:
             raise ConfigError("chain.rpc_urls is empty; give an address like http://127.0.0.1:8545")
         super().__init__()
         self._chain_id, self._seconds, self._ask = chain_id, seconds, ask
-        # The one that answered last comes first.
-        self._urls = [
-            url if ask and is_node(url) else check_url(url, "chain.rpc_urls", plain_http=plain_http) for url in urls
-        ]
+        for url in [url for url in urls if not (ask and is_node(url))]:
+            check_url(url, "chain.rpc_urls", plain_http=plain_http)
+        self._urls = list(urls)  # The one that answered last comes first.
         self._proven: set[str] = set()  # endpoints that named the expected chain id since they last failed
         self.request_counter = itertools.count(1)
 
@@ -171,19 +170,10 @@ class BoundedProvider(JSONBaseProvider):
 
 
 class ChainClient(Web3):
-    """plain_http: allow http to other machines than this one. since: the first block whose events are requested."""
+    """options: those of BoundedProvider. since: the first block whose events are requested."""
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        chain_id: int,
-        *,
-        seconds: float = SECONDS,
-        plain_http: bool = False,
-        ask: Ask | None = None,
-        since: int = 0,
-    ) -> None:
-        super().__init__(BoundedProvider(urls, chain_id, seconds, plain_http, ask), middleware=[])
+    def __init__(self, urls: Sequence[str], chain_id: int, *, since: int = 0, **options: Any) -> None:
+        super().__init__(BoundedProvider(list(urls), chain_id, **options), middleware=[])
         self.urls, self.chain_id, self.since = list(urls), chain_id, since
         # The contract holds strangers' text, which need not be UTF-8: one bad name must not hide a whole leaderboard.
         registry = default_registry.copy()

@@ -152,22 +152,20 @@ class RemoteWallet:
             raise WalletError(f"{self._token} holds no token; log in again")
         body = msgspec.json.encode({"transaction": dict(fields)})
         status, raw = post(self._url, body, 10.0, {"Authorization": f"Bearer {token.decode()}"}, MAX_SIGNED)
-        if status in (401, 403):
-            raise WalletError(f"the signer {where} does not accept the token in {self._token}; log in again")
-        if status == 409:
-            raise WalletError(f"nobody is logged in at {where}; open it in a browser and log in")
+        refused = f"the signer {where} does not accept the token in {self._token}; log in again"
+        locked = f"nobody is logged in at {where}; open it in a browser and log in"
+        if reason := {401: refused, 403: refused, 409: locked}.get(status):
+            raise WalletError(reason)
         if status != 200:
             raise ChainUnreachableError(f"the signer {where} answers with HTTP {status}")
         malformed = f"the signer {where} answers in a form that no signer has"
         with translated(WalletError, malformed, *UNDECODABLE, reason=False):
             answer = msgspec.json.decode(raw, type=_Signed)
-        if to_checksum_address(answer.address) != self.address:
-            raise WalletError(
-                f"the signer signs for {answer.address}, not for {self.address}; log in with that account"
-            )
+        if (other := to_checksum_address(answer.address)) != self.address:
+            raise WalletError(f"the signer signs for {other}, not for {self.address}; log in with that account")
         signed, wanted = HexBytes(answer.raw), {**fields, "to": HexBytes(fields.get("to", b""))}  # in any spelling
-        other = "the signer signed something else than was requested; nothing was sent"
-        with translated(WalletError, other, *MALFORMED, reason=False):
+        differs = "the signer signed something else than was requested; nothing was sent"
+        with translated(WalletError, differs, *MALFORMED, reason=False):
             same = TypedTransaction.from_bytes(signed).hash() == TypedTransaction.from_dict(wanted).hash()
             if not same or Account.recover_transaction(signed) != self.address:
                 raise ValueError

@@ -32,20 +32,17 @@ def add(commands: Commands) -> None:
     group.add("peers", peers, "what each peer was worth, and who has a vote", settings=OF_A_RUN)
 
 
-def _run(options: argparse.Namespace) -> tuple[Path, str]:
+def _run(options: argparse.Namespace) -> Path:
     from codezero.inspection.status import newest_run
-    from codezero.monitor.metrics_file import NODE_FILE
-    from codezero.system.child import read_process
 
     config = composed(options)
-    folder = newest_run(Path(config.run.directory), config.run.name)
-    return folder, read_process(folder / NODE_FILE).peer_id
+    return newest_run(Path(config.run.directory), config.run.name)
 
 
 def market_page(options: argparse.Namespace) -> int:
     from codezero.inspection.market import read_market
 
-    view = read_market(*_run(options))
+    view = read_market(_run(options))
     return answer(options, view, lambda: _print_page(view))
 
 
@@ -54,14 +51,14 @@ def games(options: argparse.Namespace) -> int:
 
     if not 1 <= options.limit <= 1000:
         raise ConfigError(f"--limit={options.limit} is out of bounds; it must be 1 to 1000")
-    page = read_games(*_run(options), None, options.limit)
+    page = read_games(_run(options), None, options.limit)
     return answer(options, page, lambda: _print_games("games", page.games))
 
 
 def show(options: argparse.Namespace) -> int:
     from codezero.inspection.market import read_game
 
-    if (page := read_game(*_run(options), options.game)) is None:
+    if (page := read_game(_run(options), options.game)) is None:
         listed = "no game's id begins so, or several do; `codezero market games` lists them"
         raise ConfigError(f"GAME={options.game!r}: {listed}")
     return answer(options, page, lambda: _print_game(page))
@@ -70,7 +67,7 @@ def show(options: argparse.Namespace) -> int:
 def peers(options: argparse.Namespace) -> int:
     from codezero.inspection.market import read_market
 
-    records = read_market(*_run(options)).peers
+    records = read_market(_run(options)).peers
     return answer(options, records, lambda: _print_peers(records))
 
 

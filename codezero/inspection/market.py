@@ -1,22 +1,23 @@
 """A run's market, read from its file alone, for `codezero market` and the page. Every answer is bounded.
 
-Text of peers is as it came; amounts are play points. me: peer id of the run's node. Raises MarketError for a file that
-cannot be read.
+Text of peers is as it came; amounts are play points. Raises MarketError for a file that cannot be read.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from codezero.market.games import OVER, POINT, STEPS, step_of
-from codezero.market.ledger import GameResult, GameRow, Ledger, opened
-from codezero.market.record import NEWCOMER, PriceRow, Record, price_row, record, without
+from codezero.market.games import NEWCOMER, OVER, POINT, STEPS, PriceRow, Record, price_row, record, step_of, without
+from codezero.market.ledger import FILE, GameResult, GameRow, Ledger
+from codezero.monitor.metrics_file import NODE_FILE
 from codezero.monitor.run_types import MAX_PEERS
 from codezero.monitor.text import readable_name
 from codezero.stats import mean_interval
+from codezero.system.child import read_process
 
 OFF = "this run plays no market: market.enabled=false"
 MOST_OPEN, MOST_BETS, MOST_SETTLED, MOST_RESULTS = 16, 50, 10, 2_000  # of lists; results that are read
@@ -91,38 +92,48 @@ class GamePage(msgspec.Struct, frozen=True, kw_only=True):
     wins: dict[str, float]
 
 
-def read_market(folder: Path, me: str) -> MarketView:
-    with opened(folder) as ledger:
-        return _Book(ledger, me).view() if ledger else MarketView()
+def read_market(folder: Path) -> MarketView:
+    with _opened(folder) as book:
+        return book.view() if book else MarketView()
 
 
-def read_games(folder: Path, me: str, before: int | None = None, limit: int = 50) -> GamesPage:
+def read_games(folder: Path, before: int | None = None, limit: int = 50) -> GamesPage:
     """Newest first, of rounds below `before`: whole rounds, but of one with more than `limit` games so many."""
-    with opened(folder) as ledger:
-        if ledger is None:
+    with _opened(folder) as book:
+        if book is None:
             return GamesPage()
-        rows = ledger.newest(limit + 1, 1 << 62 if before is None else before)
+        rows = book.ledger.newest(limit + 1, 1 << 62 if before is None else before)
         cut = rows[limit].game.round if len(rows) > limit else None
-        listed, book = [row for row in rows[:limit] if row.game.round != cut] or rows[:limit], _Book(ledger, me)
+        listed = [row for row in rows[:limit] if row.game.round != cut] or rows[:limit]
         return GamesPage([book.line(row) for row in listed], None if cut is None else listed[-1].game.round)
 
 
-def read_game(folder: Path, me: str, digits: str) -> GamePage | None:
+def read_game(folder: Path, digits: str) -> GamePage | None:
     """The one whose id begins with these hexadecimal digits; None: there is none, or more than one."""
-    with opened(folder) as ledger:
-        rows = ledger.starting(digits) if ledger else []
-        return _Book(ledger, me).page(rows[0]) if ledger and len(rows) == 1 else None
+    with _opened(folder) as book:
+        rows = book.ledger.starting(digits) if book else []
+        return book.page(rows[0]) if book and len(rows) == 1 else None
+
+
+@contextmanager
+def _opened(folder: Path) -> Generator["_Book | None"]:
+    """None: the run has no market."""
+    if not (path := folder / FILE).is_file():
+        yield None
+        return
+    with closing(Ledger(path, read_only=True)) as ledger:
+        yield _Book(ledger, read_process(folder / NODE_FILE).peer_id)
 
 
 class _Book:
     def __init__(self, ledger: Ledger, me: str) -> None:
-        self._ledger, self._me, self._note = ledger, me, ledger.note()
+        self.ledger, self._me, self._note = ledger, me, ledger.note()
         newest = ledger.newest(1)
         self._round = self._note.round if self._note else newest[0].game.round if newest else 0
         self._records = {peer: record(scores, me) for peer, scores in ledger.scores().items()}
 
     def view(self) -> MarketView:
-        ledger, note = self._ledger, self._note
+        ledger, note = self.ledger, self._note
         settled = ledger.newest(MOST_RESULTS, settled=True)
         recent = (self.line(row) for row in reversed(ledger.since(self._round - OVER + 1)) if row.result is None)
         return MarketView(
@@ -138,7 +149,7 @@ class _Book:
 
     def line(self, row: GameRow) -> GameLine:
         game, result = row.game, row.result or GameResult()
-        reports, step, age = self._ledger.reports(game.id), step_of(game, self._round), self._round - game.round
+        reports, step, age = self.ledger.reports(game.id), step_of(game, self._round), self._round - game.round
         over = "void" if result.void else "settled"
         now = price_row(game, without(self._me, reports), self._records, min(STEPS, max(0, age)))
         prices, win = result.price if row.result else now, result.wins.get(self._me)
@@ -159,7 +170,7 @@ class _Book:
         )
 
     def page(self, row: GameRow) -> GamePage:
-        game, reports = row.game, dict([*self._ledger.reports(row.game.id).items()][:MAX_PEERS])
+        game, reports = row.game, dict([*self.ledger.reports(row.game.id).items()][:MAX_PEERS])
         return GamePage(
             line=self.line(row),
             question=game.question,
@@ -171,12 +182,12 @@ class _Book:
         )
 
     def _peers(self) -> list[MarketPeer]:
-        records, peers = dict.fromkeys(self._ledger.balances(), Record()) | self._records, list[MarketPeer]()
+        records, peers = dict.fromkeys(self.ledger.balances(), Record()) | self._records, list[MarketPeer]()
         for peer, of in sorted(records.items(), key=lambda pair: (-pair[1].gain, pair[0]))[:MAX_PEERS]:
             few = f"{of.games:.0f} of {NEWCOMER} games that count"
             none = few if of.games < NEWCOMER else "no gain beyond what one opener's games gave it"
             why = "worse than a peer that knows nothing" if of.lost else "" if of.vote else none
-            points = self._ledger.balance(peer) / POINT
+            points = self.ledger.balance(peer) / POINT
             peers.append(MarketPeer(peer, readable_name(peer), peer == self._me, of.games, of.gain, why, points))
         return peers
 

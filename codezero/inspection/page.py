@@ -15,8 +15,7 @@ from codezero.chain.devchain_process import ChainEndpoint
 from codezero.chain.wallet import ephemeral_key, forget_ephemeral
 from codezero.config import NodeConfig
 from codezero.inspection.leaderboard import board_page, read_board
-from codezero.inspection.run_details import parts
-from codezero.inspection.status import RunFiles
+from codezero.inspection.status import RunFiles, parts
 from codezero.login.guard import Access
 from codezero.login.login import Login
 from codezero.login.page_process import PageReady

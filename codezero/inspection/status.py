@@ -1,42 +1,46 @@
 """Runs and a run's network, read from files alone: for `codezero status`, `runs`, `swarm peers` and the page.
 
 What could not be read is unknown, never zero; of a run that cannot be read it is said why. Text of others is cleaned
-before a terminal shows it.
+before a terminal shows it. What the page shows on request is bounded. Anybody may have made the folder: no link is
+followed, and no path that a file names is opened.
 """
 
 import contextlib
+import hashlib
 import os
-import sqlite3
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import asdict, replace
 
-from codezero.chain.outbox import OutboxStatus, connect
+from codezero.chain.outbox import OutboxStatus
 from codezero.chain.outbox import read_status as read_outbox
-from codezero.errors import ChainError, ConfigError, SwarmError, UnreadableError, translated
-from codezero.inspection.run_details import read_settings
+from codezero.errors import ChainError, CheckpointError, ConfigError, SwarmError, UnreadableError, translated
 from codezero.monitor.hub import HubState, read_state
+from codezero.monitor.logs import FILE_NAME as LOG
 from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE
 from codezero.monitor.reader import MAX_BYTES, find_runs, summarise_run
-from codezero.monitor.rollouts_db import measured_levels
+from codezero.monitor.rollouts_db import measured_levels, read_page, read_rollout
 from codezero.monitor.run_state import Fold, History
-from codezero.monitor.run_types import MAX_PEERS, NetworkView, OutboxView, Peer, RunSummary, RunView
+from codezero.monitor.run_types import MAX_PEERS, NetworkView, OutboxView, Peer, RunSummary, RunView, read_settings
 from codezero.monitor.run_view import UNKNOWN, health, problem_lines, view_of
 from codezero.monitor.text import clean, count, duration, measured, percent, readable_name
 from codezero.runs import read_label
+from codezero.solver.checkpoint import MANIFEST, MOST_MANIFEST_BYTES, checkpoints_in, read_manifest
 from codezero.swarm.network_status import DIRECT, FILE, FOLDER, NetworkStatus
 from codezero.swarm.network_status import read_status as read_network
 from codezero.system.child import read_process, supervisor_words
-from codezero.system.files import full
+from codezero.system.files import full, read_bounded
 
 MAX_TEXT = 512  # characters of a text that comes from the chain
 MAX_LIST = 32  # addresses and reasons
 MAX_COMPARED = 8  # runs beside each other
+MAX_TAIL = 64 << 10  # bytes of the end of a log
 SHARED = (
     *("name", "peer_id", "account", "running", "stopped", "supervisor", "began", "updated", "iteration", "round"),
     *("level", "reward", "limit_seconds", "stand_ins", "attempts", "best", "hindrance", "facts", "tolerated"),
@@ -69,7 +73,8 @@ class RunFiles:
         try:
             self.outbox = outbox and read_outbox(outbox)
         except ChainError as error:  # a problem, and not an absence
-            self.outbox = OutboxStatus(0, 0, 0, 0, {}, None, str(error))
+            none = dict.fromkeys(("collecting", "pending", "accepted", "refused"), 0)
+            self.outbox = OutboxStatus(**none, reasons={}, problem=str(error))
         node, network, sent = read_process(self.folder / NODE_FILE), None, None
         if self.outbox:
             reasons = {reason[:MAX_TEXT]: times for reason, times in islice(self.outbox.reasons.items(), MAX_LIST)}
@@ -80,19 +85,12 @@ class RunFiles:
             network = replace(network, addresses=network.addresses[:MAX_LIST])
         return replace(
             view_of(fold, node, key),
-            account=_account(outbox) if outbox else "",
+            account=self.outbox.account if self.outbox else "",
             supervisor=supervisor_words(self.folder, node),
             peers=_peers(self.network, fold) if self.network else [],
             network=network,
             outbox=sent,
         )
-
-
-def _account(path: Path) -> str:
-    with contextlib.suppress(sqlite3.Error), contextlib.closing(connect(path, read_only=True)) as connection:
-        row = connection.execute("SELECT value FROM owner WHERE key='account'").fetchone()
-        return str(row[0]) if row else ""
-    return ""
 
 
 def _peers(network: NetworkStatus, fold: Fold) -> list[Peer]:
@@ -271,6 +269,71 @@ def print_peers(status: NetworkStatus) -> None:
     console.print(table if status.peers else "no peer was heard yet")
 
 
+class LogTail(msgspec.Struct, frozen=True):
+    path: str  # empty: there is no log
+    text: str  # whole lines, unless the last one is longer than all that is read
+    cut: bool  # `text` is only the end
+
+
+class CheckpointLine(msgspec.Struct, frozen=True):
+    name: str
+    iteration: int | None
+    size: int | None  # bytes of its files
+    digest: str  # SHA-256 of the manifest, which holds those of all files
+    saved: float  # seconds since 1970
+    problem: str
+
+
+class RunCheckpoints(msgspec.Struct, frozen=True):
+    checkpoints: list[CheckpointLine]  # newest first
+
+
+def parts(logs: Path) -> Mapping[str, Callable[..., object]]:
+    """Name what `RunReader` reads of a run's folder on request. logs: of nodes that have no such folder in theirs."""
+    from codezero.inspection.market import read_game, read_games, read_market  # numpy, which a list of runs spares
+
+    return {
+        "settings": read_settings,
+        "log": partial(read_log, logs=logs),
+        "checkpoints": read_checkpoints,
+        "rollouts": read_page,
+        "rollouts/{id}": read_rollout,
+        "market": read_market,
+        "market/games": read_games,
+        "market/games/{id}": read_game,
+    }
+
+
+def read_log(folder: Path, *, logs: Path) -> LogTail:
+    """The end of the node's own log, or of that which the nodes of a folder share."""
+    for path in (folder / "logs" / LOG, logs / LOG):
+        if path.is_file() and not path.is_symlink():
+            with translated(UnreadableError, f"{path} cannot be read", OSError), path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - MAX_TAIL))
+                text = file.read(MAX_TAIL).decode(errors="replace")
+            cut = size > MAX_TAIL
+            return LogTail(str(path), (text.partition("\n")[2] or text) if cut else text, cut)
+    return LogTail("", "", False)
+
+
+def read_checkpoints(folder: Path) -> RunCheckpoints:
+    """One that cannot be used is listed with the reason. Its files are not read through."""
+    with translated(UnreadableError, f"{folder} cannot be read", OSError):
+        return RunCheckpoints([_checkpoint(path) for path in checkpoints_in(folder / "checkpoints")[:32]])
+
+
+def _checkpoint(path: Path) -> CheckpointLine:
+    saved = path.lstat().st_mtime
+    try:
+        manifest = read_manifest(path)
+        digest = hashlib.sha256(read_bounded(path / MANIFEST, MOST_MANIFEST_BYTES)).hexdigest()
+    except (CheckpointError, OSError, ValueError) as error:
+        return CheckpointLine(path.name, None, None, "", saved, clean(str(error), 300))
+    size = sum(size for size, _ in manifest.files.values())
+    return CheckpointLine(path.name, manifest.iteration, size, digest, saved, "")
+
+
 class ListedRun(RunSummary, frozen=True, kw_only=True):
     folder: str
     learns: str  # what it learns on; empty: it has not said
@@ -326,7 +389,7 @@ def read_line(folder: Path, key: str) -> ListedRun:
         problem = str(error)
     facts = read_process(folder / NODE_FILE).facts
     return ListedRun(
-        **asdict(summarise_run(folder, key, history=history)),
+        **asdict(summarise_run(folder, key, history)),
         folder=str(folder),
         learns=facts.get("environment") or facts.get("problems", ""),
         exam=facts.get("exam", ""),

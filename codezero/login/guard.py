@@ -149,11 +149,10 @@ def _is_of_another_site(request: web.Request) -> bool:
     """A change needs our Origin; reading may come without one, as when an address is typed."""
     origins, site = request.headers.getall("Origin", []), request.headers.get("Sec-Fetch-Site")
     own = [[origin] for origin in own_origins(request)]
-    if request.method in SAFE:
-        return request.path.startswith("/api/") and (
-            origins not in ([], *own) or site not in (None, "same-origin", "none")
-        )
-    return origins not in own or site not in (None, "same-origin")
+    if request.method not in SAFE:
+        return origins not in own or site not in (None, "same-origin")
+    elsewhere = origins not in ([], *own) or site not in (None, "same-origin", "none")
+    return elsewhere and request.path.startswith("/api/")
 
 
 async def _cut_when_forbidden(request: web.Request) -> None:

@@ -59,27 +59,23 @@ class Sessions:
         token = secrets.token_urlsafe(32)
         with self._folder.locked():
             session = Session(_digest(token), self._clock() + self.seconds)
-            self._folder.save(SESSIONS, File((*self._living()[1 - MAX_SESSIONS :], session)))
+            self._folder.save(SESSIONS, File((*self.living()[1 - MAX_SESSIONS :], session)))
         return token
 
     def expires(self, token: str) -> float | None:
         """When the session ends, in seconds since 1970. None: there is none."""
-        return next((session.expires for session in self._living() if session.token == _digest(token)), None)
-
-    @property
-    def any(self) -> bool:
-        return bool(self._living())
+        return next((session.expires for session in self.living() if session.token == _digest(token)), None)
 
     def end(self, token: str) -> None:
         with self._folder.locked():
-            others = tuple(session for session in self._living() if session.token != _digest(token))
+            others = tuple(session for session in self.living() if session.token != _digest(token))
             self._folder.save(SESSIONS, File(others))
 
     def end_all(self) -> None:
         with self._folder.locked():
             self._folder.delete(SESSIONS)
 
-    def _living(self) -> tuple[Session, ...]:
+    def living(self) -> tuple[Session, ...]:
         file = self._folder.load(SESSIONS, File) or File()
         return tuple(session for session in file.sessions if session.expires > self._clock())
 
@@ -122,8 +118,7 @@ class Tickets(Generic[T]):
     """One kind of ceremony; `T` is what the server has to remember of it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._open = Newest[str, tuple[float, T]](MAX_TICKETS)
+        self._clock, self._open = clock, Newest[str, tuple[float, T]](MAX_TICKETS)
 
     def give(self, remembered: T) -> str:
         """Give a ticket; of too many, the oldest is worth nothing any more."""
@@ -277,7 +272,7 @@ def log_out(directory: Path) -> bool:
         return False
     folder = Folder(directory)
     vault, sessions = Vault(folder, 0, time.time), Sessions(folder, 0, time.time)
-    was_open = vault.signer() is not None or sessions.any
+    was_open = vault.signer() is not None or bool(sessions.living())
     vault.lock()
     sessions.end_all()
     return was_open

@@ -202,9 +202,8 @@ async def login_passkey(login: Login, request: web.Request, body: PasskeyBody) -
     owner, proof = login.owner(Passkey)
     counted = authenticate(body.credential, challenge, origin_of(request), proof)
     if body.prf is None:
-        raise HttpRefusal(
-            422, "the passkey gave no secret; use the browser and the authenticator that claimed the node"
-        )
+        mend = "use the browser and the authenticator that claimed the node"
+        raise HttpRefusal(422, f"the passkey gave no secret; {mend}")
     wrong = "the passkey's secret does not open the key; use the authenticator that claimed the node"
     return _entered(request, await login.enter(owner, proof.key(helpers.base64url_to_bytes(body.prf)), wrong, counted))
 

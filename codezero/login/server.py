@@ -98,10 +98,8 @@ def find_entry() -> Entry:
     route = default_route(ROUTES.read_text()) if container else None
     ends = {(INTERFACES / route[0] / end).read_text() for end in ("iflink", "ifindex")} if route else set[str]()
     if route is None or len(ends) < 2:
-        raise LoginError(
-            "login.publish=true is for a container with a network of its own, and this is none; "
-            "give login.publish=false: the page is at localhost here"
-        )
+        none = "login.publish=true is for a container with a network of its own, and this is none"
+        raise LoginError(f"{none}; give login.publish=false: the page is at localhost here")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as towards:
         towards.connect((route[1], 9))  # sends nothing; the system chooses the address it would send from
         return Entry(address=towards.getsockname()[0], gateway=route[1])

@@ -20,8 +20,6 @@ def build_market(
         return None
     ledger, logs, name = Ledger(folder / FILE), Path(config.run.logs), config.swarm.name
     sandbox = build_sandbox(config, stack) if settings.execute else None
-    player = Player(
-        settings, name, swarm, ledger, evaluator, sandbox, block=config.answer.block, seed=config.seed, logs=logs
-    )
-    stack.callback(player.close)
-    return player
+    stack.callback(ledger.close)
+    block, seed = config.answer.block, config.seed
+    return Player(settings, name, swarm, ledger, evaluator, sandbox, block=block, seed=seed, logs=logs)

@@ -6,16 +6,15 @@ WAL, so that a kill loses nothing; a power cut may lose the newest rows.
 import sqlite3
 import threading
 from collections.abc import Generator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from codezero.errors import MarketError, translated
-from codezero.market.games import MOST, MOST_GAMES, START, STEPS, Game, Outcomes, Reports
-from codezero.market.record import PriceRow, Score
-from codezero.system.files import LOCAL, closed_on_failure
+from codezero.market.games import MOST, MOST_GAMES, START, STEPS, Game, Outcomes, PriceRow, Reports, Score
+from codezero.system.files import LOCAL, open_database
 
 FILE = "market.sqlite"
 KEPT_ROUNDS, MOST_BYTES, ROUNDS_AT_ONCE = 300, 48 << 20, 10  # older games go, and more when the file fills
@@ -70,13 +69,8 @@ class Ledger:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path, self._turn = path, threading.RLock()
         with translated(MarketError, f"{path} cannot be used", sqlite3.Error, mend=f"move it away; {LOCAL}"):
-            uri = f"{path.absolute().as_uri()}{'?mode=ro' if read_only else ''}"
-            self._connection = sqlite3.connect(
-                uri, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
-            )
-            with closed_on_failure(self._connection):
-                if not read_only:
-                    self._connection.executescript(SCHEMA)
+            schema = "" if read_only else SCHEMA
+            self._connection = open_database(path, schema, seconds=5.0, isolation_level=None)
 
     def close(self) -> None:
         with self._turn:
@@ -200,11 +194,3 @@ class Ledger:
         """The rows, read whole: threads that ask the same share a statement."""
         with self._turn, translated(MarketError, f"{self.path} cannot be used", sqlite3.Error):
             return self._connection.execute(query, values).fetchall()
-
-
-@contextmanager
-def opened(folder: Path) -> Generator[Ledger | None]:
-    """Open the ledger of a run to read it; None where the run has no market."""
-    path = folder / FILE
-    with ExitStack() as stack:
-        yield stack.enter_context(closing(Ledger(path, read_only=True))) if path.is_file() else None

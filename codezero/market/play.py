@@ -21,9 +21,8 @@ from codezero.config import MarketConfig
 from codezero.errors import MarketError
 from codezero.evaluator.base import Evaluator
 from codezero.market import games
-from codezero.market.games import Game, GameReport, Reports
+from codezero.market.games import Game, GameReport, Reports, Score
 from codezero.market.ledger import GameResult, GameRow, Ledger, PlayerNote
-from codezero.market.record import Score, brier_scores, gain, odds, price_row, probability, record, without
 from codezero.sandbox.base import TRUTH, Job, Sandbox
 from codezero.swarm.base import Swarm
 from codezero.system.state import Newest
@@ -68,9 +67,6 @@ class Player:
         self._executions = Newest[bytes, bool | None](MOST_KNOWN)
         self._weigh()
 
-    def close(self) -> None:
-        self._ledger.close()
-
     def play(self, round_number: int, judged: Sequence[ScoredGroup]) -> Metrics:
         """`market/...`. Raises MarketError, SwarmError, EvaluatorError and SandboxError."""
         start = self._clock()
@@ -103,7 +99,7 @@ class Player:
         }
 
     def _weigh(self) -> None:
-        self._records = {peer: record(scores, self._me) for peer, scores in self._ledger.scores().items()}
+        self._records = {peer: games.record(scores, self._me) for peer, scores in self._ledger.scores().items()}
         results = [row.result.brier for row in self._ledger.newest(MEASURED, settled=True) if row.result]
         self._brier = {name: mean(brier[name] for brier in results if name in brier) for name in ("own", "price")}
 
@@ -181,15 +177,15 @@ class Player:
         belief = self._beliefs.get(row.game.id)
         if belief is None:
             return None
-        own = odds(min(SURE, max(1 - SURE, belief)))
+        own = games.odds(min(SURE, max(1 - SURE, belief)))
         passed = [outcome for outcome in row.evidence if outcome is not None]
         opener = self._records.get(row.game.opener)
         if passed and opener is not None and opener.vote:
-            own += odds(DOUBT) * (1 if all(passed) else -2)
-        before = price_row(row.game, without(self._me, reports), self._records, step)
+            own += games.odds(DOUBT) * (1 if all(passed) else -2)
+        before = games.price_row(row.game, games.without(self._me, reports), self._records, step)
         if before.voters:  # a price is made of others' opinions as this is of the own one
-            own = (own + odds(before.steps[-1])) / 2
-        return round(games.ONE * probability(own))
+            own = (own + games.odds(before.steps[-1])) / 2
+        return round(games.ONE * games.probability(own))
 
     def _executed(self, game: Game) -> bool | None:
         """Run the attempt twice: do both agree that it is right, or wrong? None: that cannot be told."""
@@ -221,11 +217,12 @@ class Player:
             result = GameResult(void=UNDECIDED if is_played else NOT_PLAYED)
             if right is not None:
                 inside = games.players(game, reports)
-                prices = price_row(game, without(self._me, inside), self._records, games.STEPS)
-                brier = brier_scores(self._me, inside, prices.steps[-1], right) if self._sandbox else {}
+                prices = games.price_row(game, games.without(self._me, inside), self._records, games.STEPS)
+                brier = games.brier_scores(self._me, inside, prices.steps[-1], right) if self._sandbox else {}
                 result = GameResult(right=right, wins=games.pay(inside, right), price=prices, brier=brier)
                 for peer, steps in inside.items():
-                    scores[peer] = Score(game.opener, gain(steps[0], right), gain(games.standing(steps), right))
+                    gains = (games.gain(q, right) for q in (steps[0], games.standing(steps)))
+                    scores[peer] = Score(game.opener, *gains)
             if self._ledger.settle(game, result, scores):
                 ended += 1
                 self._count(game, result, reports.get(self._me))

@@ -100,8 +100,7 @@ class Streams:
 
     def __init__(self, *, pause: float = 1.0, silence: float = 15.0) -> None:
         self._pause, self._silence = pause, silence
-        self._open = 0
-        self._closing = asyncio.Event()
+        self._open, self._closing = 0, asyncio.Event()
 
     async def close(self, _: web.Application) -> None:
         self._closing.set()
@@ -190,11 +189,6 @@ class RunCollector(Collector):
             yield metric
 
 
-def exposition(views: Sequence[RunView], health: Health) -> bytes:
-    """Write the page of /metrics, without figures of this process itself."""
-    return generate_latest(RunCollector(views, health))
-
-
 class DataApi:
     """Routes over one reader: `data` for the owner, once there is one, and `probes` for monitoring.
 
@@ -202,8 +196,7 @@ class DataApi:
     """
 
     def __init__(self, reader: RunReader, *, streams: Streams | None = None) -> None:
-        self._reader = reader
-        self.streams = streams or Streams()
+        self._reader, self.streams = reader, streams or Streams()
         self._shared = Shared(0.9)  # a little less than the pause of a stream
         self._boards = Shared(30.0)
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="page")
@@ -265,7 +258,7 @@ class DataApi:
 
         def read() -> bytes:
             views = self._reader.watched()
-            return exposition(views, overall(views, time.time()))
+            return generate_latest(RunCollector(views, overall(views, time.time())))  # without those of this process
 
         headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
         return web.Response(body=await self._once("metrics", read), headers=headers)

@@ -28,14 +28,10 @@ def record_settings(folder: Path, composed: NodeConfig, config: NodeConfig, over
     """Write every setting that the run has, with where it comes from, for people to look up."""
     known, secrets = trace(overrides, composed), secrets_of(config)
     chosen = trace(overrides, config).values if config is not composed else known.values
-    lines = [
-        SettingLine(
-            key,
-            secrets.hide(json.dumps(value)),
-            known.origins[key] if value == known.values[key] else "chosen for this machine",
-        )
-        for key, value in chosen.items()
-    ]
+    lines: list[SettingLine] = []
+    for key, value in chosen.items():
+        origin = known.origins[key] if value == known.values[key] else "chosen for this machine"
+        lines.append(SettingLine(key, secrets.hide(json.dumps(value)), origin))
     write_settings(folder, lines)
 
 

@@ -86,10 +86,8 @@ def mistakes(problems: Iterable[JudgedProblem]) -> list[str]:
         lines.append(f"THE JUDGE IS MISTAKEN: it believed {wrong} of {of} that fail when executed")
     if unsure := kinds["passing_not_believed"]:
         of = count(kinds["passing"], "attempt")
-        lines.append(
-            f"JUDGE AND TESTS DISAGREE: it did not believe {unsure} of {of} that pass when executed; "
-            "either it is mistaken, or the tests are too few"
-        )
+        differ = f"JUDGE AND TESTS DISAGREE: it did not believe {unsure} of {of} that pass when executed"
+        lines.append(f"{differ}; either it is mistaken, or the tests are too few")
     return lines
 
 

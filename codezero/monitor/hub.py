@@ -150,15 +150,6 @@ class HubPushes:
             write_atomic(self._run / STATE, msgspec.json.encode(self.state))
 
 
-def start_pushes(config: NodeConfig, run: Path, stack: contextlib.ExitStack) -> HubPushes | None:
-    """None: the settings name no repository. `stack` ends a push under way. Raises ConfigError."""
-    if not config.hub.repository:
-        return None
-    pushes = HubPushes(config, run)
-    stack.callback(pushes.close)
-    return pushes
-
-
 def token_of(settings: HubConfig) -> str:
     """From the file or the variable that the config names. Raises ConfigError."""
     if file := settings.token_file:

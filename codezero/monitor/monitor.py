@@ -19,7 +19,7 @@ from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE, MetricsFile, num
 from codezero.monitor.report import command, headline, write_report
 from codezero.monitor.rollouts_db import RolloutStore
 from codezero.monitor.run_state import Fold, History
-from codezero.monitor.run_types import ExamView, RunView
+from codezero.monitor.run_types import RunView
 from codezero.monitor.run_view import most_telling, view_of
 from codezero.monitor.terminal import Screen, choose_view, save_picture
 from codezero.monitor.text import duration, print_flushed
@@ -148,13 +148,8 @@ class RunMonitor:
         self._process = replace(old, facts=old.facts | facts, stand_ins=stand_ins or old.stand_ins)
 
     @property
-    def best(self) -> ExamView | None:
-        """The exam with the best lower bound so far; None: there was none."""
-        return self._history.fold.best
-
-    @property
-    def exams_since_best(self) -> int:
-        return self._history.fold.since_best
+    def fold(self) -> Fold:
+        return self._history.fold
 
     def busy(self, doing: str) -> None:
         """Show this until the next `observe`. From the first call on, others know that this process runs here."""
@@ -189,16 +184,15 @@ class RunMonitor:
         if self._wandb:
             self._wandb.observe(row)
         try:
-            fold = self._history.read()
+            self._history.read()
         except OSError as error:  # the row is written: what is shown may be older, and the run goes on
             logger.warning("%s cannot be read, so older figures are shown: %s", self.folder / FILE_NAME, error.strerror)
-            fold = self._history.fold
-        for first, words in fold.obstacles.values():
+        for first, words in self.fold.obstacles.values():
             if first == iteration:
                 logger.warning("what keeps this run from learning: %s", words)
         own = [scored for scored in judged if scored.group.peer_id == self._process.peer_id]
         self.problem, self.doing = most_telling(own) or self.problem, ""
-        self.view = self._viewed(fold)
+        self.view = self._viewed(self.fold)
         self._screen.show(self.view, self.problem)
 
     def say(self, line: str) -> None:

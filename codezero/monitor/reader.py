@@ -40,15 +40,14 @@ def touched(folder: Path) -> float:
     return max(times)
 
 
-def summarise_run(folder: Path, key: str = "", *, history: History | None = None) -> RunSummary:
-    """key: the run's name in the API. history: of an earlier call, which reads only what was written since.
+def summarise_run(folder: Path, key: str, history: History) -> RunSummary:
+    """key: the run's name in the API. history: only what was written since its last call is read.
 
     A file that cannot be read counts as empty; nothing raises.
     """
-    history = history or History(folder, budget=MAX_BYTES)
     with contextlib.suppress(OSError):
         history.read()
-    view = view_of(history.fold, read_process(folder / NODE_FILE), key or folder.name, curves=())
+    view = view_of(history.fold, read_process(folder / NODE_FILE), key, curves=())
     last = view.exams[-1] if view.exams else None
     averages = [exam.average for exam in view.exams if last and exam.label == last.label]
     step = (len(averages) - 1) / (MAX_TREND - 1)
@@ -186,7 +185,7 @@ class RunReader:
             return known
         turn, history = self._histories(folder)
         with turn:
-            return written, summarise_run(folder, key, history=history)
+            return written, summarise_run(folder, key, history)
 
     def _folder(self, key: str) -> Path:
         folder = find_runs(self._base).get(key)

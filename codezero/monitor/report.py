@@ -16,8 +16,7 @@ from codezero.monitor.text import clean, count, duration, measured, percent
 from codezero.system.files import replacing, write_atomic
 from codezero.types import ScoredGroup
 
-NOT_MEASURED = "not measured"
-CURVE = "curve.png"
+NOT_MEASURED, CURVE = "not measured", "curve.png"
 TRUTH, REWARD, INK = "#0b7a75", "#d98e04", "#444444"
 
 
@@ -33,14 +32,9 @@ def write_report(
         draw_curve(curve, fold.exams, fold.series["reward"].points)
     else:
         curve.unlink(missing_ok=True)
-    lines = [
-        *_page(folder, fold, view, reason, picture),
-        *_run(fold, view),
-        *_last_problem(problem),
-        *_next(view, folder.name),
-    ]
+    lines = [*_page(folder, fold, view, reason, picture), *_run(fold, view), *_last_problem(problem)]
     page = folder / "report.md"
-    write_atomic(page, "\n".join(lines) + "\n")
+    write_atomic(page, "\n".join([*lines, *_next(view, folder.name)]) + "\n")
     return page
 
 

@@ -14,6 +14,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,7 +24,7 @@ from codezero.config.learning import measured_level
 from codezero.errors import UnreadableError, translated
 from codezero.monitor.run_types import Rollout, RolloutLine, RolloutPage, ShownVerdict
 from codezero.monitor.text import readable_name
-from codezero.system.files import closed_on_failure
+from codezero.system.files import open_database
 from codezero.types import ScoredGroup, Status
 
 Kept = TypeVar("Kept", Rollout, RolloutLine)
@@ -110,24 +111,25 @@ class RolloutStore:
             written += size
             rows.append((iteration, rollout.line.peer_id, rollout.line.own, size, line, body))
         connection.execute("BEGIN IMMEDIATE")
-        connection.executemany(
-            "INSERT INTO rollouts(iteration, peer, mine, size, line, body) VALUES(?, ?, ?, ?, ?, ?)", rows
-        )
+        insert = "INSERT INTO rollouts(iteration, peer, mine, size, line, body) VALUES(?, ?, ?, ?, ?, ?)"
+        connection.executemany(insert, rows)
         connection.execute(MAKE_ROOM, (MAX_GROUPS, MAX_BYTES))
         connection.execute("COMMIT")
         self._since += len(rows) / PER_SECOND
 
     def _open(self) -> sqlite3.Connection:
         """Raises sqlite3.Error. A file that is no database, or another's, is removed."""
+        script = f"{SCHEMA} PRAGMA max_page_count={MAX_PAGES};"
+        open_anew = partial(open_database, self.path, script, seconds=BUSY_SECONDS, isolation_level=None)
         try:
-            self._connection = self._connection or _connected(self.path)
+            self._connection = self._connection or open_anew()
         except sqlite3.OperationalError:  # locked, or no space: no reason to remove it
             raise
         except sqlite3.DatabaseError as error:
             logger.warning("%s is begun anew: %s", self.path, error)
             for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
                 self.path.with_name(name).unlink(missing_ok=True)
-            self._connection = _connected(self.path)
+            self._connection = open_anew()
         return self._connection
 
     @contextlib.contextmanager
@@ -177,13 +179,6 @@ def shown(scored: ScoredGroup, *, iteration: int, own: bool) -> Rollout:
 def _beginning(text: str, most: int) -> str:
     """At most `most` bytes of UTF-8, whole characters; what cannot be encoded becomes a question mark."""
     return text[:most].encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
-
-
-def _connected(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-    with closed_on_failure(connection):
-        connection.executescript(f"{SCHEMA} PRAGMA max_page_count={MAX_PAGES};")
-    return connection
 
 
 def read_page(
@@ -242,7 +237,6 @@ def _read(path: Path, kind: type[Kept], query: str, *values: int | str) -> list[
     if not path.is_file():
         return []
     with translated(UnreadableError, f"{path} cannot be read", sqlite3.Error, msgspec.MsgspecError):
-        uri = f"{path.absolute().as_uri()}?mode=ro"
-        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as connection:
+        with contextlib.closing(open_database(path, seconds=BUSY_SECONDS)) as connection:
             rows = connection.execute(query, values).fetchall()
         return [(number, msgspec.json.decode(encoded, type=kind)) for number, encoded in rows]

@@ -9,8 +9,10 @@ from typing import Literal
 
 import msgspec
 
+from codezero.chain.base import OutboxView
+from codezero.errors import UnreadableError, translated
 from codezero.monitor.text import measured, within_groups
-from codezero.system.files import write_atomic
+from codezero.system.files import read_json, write_atomic
 
 MAX_POINTS = 240  # points of a series: neighbours are averaged, so that a long run keeps its shape
 MAX_EXAMS, MAX_ROUNDS, MAX_PEERS, MAX_TREND = 400, 40, 200, 24
@@ -32,6 +34,14 @@ class RunSettings(msgspec.Struct, frozen=True):
 def write_settings(folder: Path, settings: list[SettingLine]) -> None:
     """Raises OSError."""
     write_atomic(folder / SETTINGS, msgspec.json.format(msgspec.json.encode(RunSettings(settings))), private=True)
+
+
+def read_settings(folder: Path) -> RunSettings:
+    with translated(UnreadableError, f"{folder / SETTINGS} cannot be read", OSError, ValueError):
+        try:
+            return read_json(folder / SETTINGS, RunSettings, 1 << 20)
+        except FileNotFoundError:
+            return RunSettings([])
 
 
 class ExamView(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,15 +125,6 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     penalty: float
     state: Literal["ok", "quarantined"]
     reason: str
-
-
-class OutboxView(msgspec.Struct, frozen=True, kw_only=True):
-    collecting: int
-    pending: int
-    accepted: int
-    refused: int
-    reasons: dict[str, int]
-    problem: str
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):

@@ -181,9 +181,8 @@ def attempts_line(fold: Fold, *, whole: bool = False) -> str:
         return ""
     reason = next((text for row in reversed(fold.recent) if (text := row.get(REASON))), "") if no_verdict else ""
     why = f": {clean(str(reason), 200)}" if reason else ""
-    return (
-        f"{percent(learned)} of the attempts learned, {percent(cut_off)} cut off, {percent(no_verdict)} unjudged{why}"
-    )
+    others = f"{percent(cut_off)} cut off, {percent(no_verdict)} unjudged{why}"
+    return f"{percent(learned)} of the attempts learned, {others}"
 
 
 def best_line(fold: Fold) -> str:

@@ -9,7 +9,8 @@ import math
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -35,10 +36,10 @@ PAUSE_SECONDS = 10.0  # least time between two lines that tell of no exam
 MAX_BYTES = 1 << 19  # read of each node's metrics for its row: their beginning, with the first exam, and their end
 
 
+@dataclass
 class Trendline:
-    def __init__(self, values: Iterable[float], style: str) -> None:
-        self.values = tuple(values)
-        self.style = style
+    values: Sequence[float]
+    style: str
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns = min(options.max_width, 4 * len(self.values))  # few values are not stretched over the whole row
@@ -104,7 +105,7 @@ def _curves(view: RunView) -> RenderableType:
     if view.exams:
         first, last = view.exams[0], view.exams[-1]
         value = Text.assemble((percent(last.average), "bold green"), " ", (interval(last.low, last.high), "dim"))
-        line = Trendline((exam.average for exam in view.exams), "green")
+        line = Trendline([exam.average for exam in view.exams], "green")
         table.add_row(clean(last.label, 24), value, line, _way(first, last))
     else:
         table.add_row("executed average@n", Text("first exam to come", style="dim"), "", "")
@@ -280,9 +281,8 @@ def live_console(view: str) -> Console | None:
 
 
 def save_picture(path: Path, view: RunView, problem: ScoredGroup | None) -> None:
-    height = 30
-    console = Console(record=True, width=100, height=height, file=io.StringIO(), force_terminal=True)
-    console.print(render(view, problem, height=height))
+    console = Console(record=True, width=100, height=30, file=io.StringIO(), force_terminal=True)
+    console.print(render(view, problem, height=console.height))
     svg = console.export_svg(title="codezero", unique_id="codezero")
     path.write_text(re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL), encoding="utf-8")
 
@@ -315,16 +315,15 @@ def render_rows(views: Sequence[RunView]) -> RenderableType:
             str(view.iteration or 0),
             str(view.round or 0),
             way,
-            Trendline((exam.average for exam in exams), "green"),
+            Trendline([exam.average for exam in exams], "green"),
             "—" if view.reward is None else f"{view.reward:.2f}",
             f"{view.latest.get('peers', 0):.0f}",
             "—" if share is None else f"{100 * share:.0f} %",
             "—" if speed is None else f"{speed:.1f}",
         )
     samples = next((view.exams[-1].samples for view in views if view.exams), "n")
-    title = Text.assemble(
-        ("codezero", "bold cyan"), (f" · {count(len(views), 'node')} · executed average@{samples}", "dim")
-    )
+    measure = f" · {count(len(views), 'node')} · executed average@{samples}"
+    title = Text.assemble(("codezero", "bold cyan"), (measure, "dim"))
     hint = HINT.replace("stops", "stops every node")
     return Group(framed(table, title, "cyan"), Text(f" {hint}", style="dim", no_wrap=True, overflow="ellipsis"))
 
@@ -333,9 +332,8 @@ def plain_row(view: RunView) -> str:
     way = ""
     if exams := view.exams:
         way = f"executed average@{exams[-1].samples} {percent(exams[0].average)} → {percent(exams[-1].average)}"
-    line = f"{view.name} · {plain_line(view, way)}"
-    begun = view.exams or view.iteration
-    return line if view.running else f"{line} · {'not running' if begun else 'not begun yet'}"
+    state = "" if view.running else " · not running" if exams or view.iteration else " · not begun yet"
+    return f"{view.name} · {plain_line(view, way)}{state}"
 
 
 class SwarmView:
@@ -346,8 +344,7 @@ class SwarmView:
         terminal = live_console(view)
         self._live = Live(console=terminal, auto_refresh=False, vertical_overflow="crop") if terminal else None
         self._write: Callable[[str], None] = write if view != "off" else lambda _: None
-        self._written = -math.inf
-        self._shown: list[RunView] = []
+        self._written, self._shown = -math.inf, list[RunView]()
 
     def update(self, views: Sequence[RunView]) -> None:
         """Show `views` from now on; as lines, those that have moved, not more often than each PAUSE_SECONDS."""

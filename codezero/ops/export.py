@@ -33,13 +33,13 @@ from codezero.evals.sets import HELD_OUT
 from codezero.evals.task import task_of
 from codezero.evaluator.base import ScoredEvaluator
 from codezero.fitting import with_solver
-from codezero.inspection.run_details import read_settings
 from codezero.models.build import Say, load
 from codezero.models.digest import Base, folder_of, weights_digest
 from codezero.models.hardware import source_of
 from codezero.monitor.hub import bare_name, model_card, stage
 from codezero.monitor.report import headline
 from codezero.monitor.run_state import History
+from codezero.monitor.run_types import read_settings
 from codezero.monitor.text import clean
 from codezero.ops.gguf import check_convertible, greedy_answers, need, write_gguf
 from codezero.ops.measure import Policy, find_policy, load_found

@@ -10,8 +10,7 @@ from codezero.swarm.wire import MAX_ITEMS
 from codezero.system.state import Newest, StateFile
 from codezero.types import Feedback, Metrics, Post, Problem, RolloutGroup, ScoredGroup, Standing
 
-PROPOSALS_KEPT = 256
-OWN_KEPT = 256
+PROPOSALS_KEPT = OWN_KEPT = 256
 SEEN_GROUPS = 8192  # Fingerprints of peers' groups that were handed on
 
 
@@ -58,8 +57,7 @@ class Swarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState):
             standing = Standing.CONFIRMED if problem.standing is Standing.CONFIRMED else Standing.CLAIMED
             own = wire.claimed(problem, self.peer_id, standing)
             self.keep([own])
-            if own.id not in self._own:
-                self._own[own.id] = own, set()
+            self._own.setdefault(own.id, (own, set()))
 
     def post(self, payload: bytes, round_number: int) -> None:
         """Announce the own message to the market of a round; it replaces an earlier one."""
@@ -78,8 +76,7 @@ class Swarm(StateFile[SwarmState], file="swarm.json", schema=SwarmState):
     def keep(self, problems: Iterable[Problem]) -> None:
         """Keep anybody's. A known one stays in its place."""
         for problem in problems:
-            if (key := (problem.proposer, problem.id)) not in self._proposals:
-                self._proposals[key] = problem
+            self._proposals.setdefault((problem.proposer, problem.id), problem)
 
     def reported(self, peer: str, data: bytes, trust: float = 1.0) -> Iterator[Feedback]:
         """Yield what `peer` reports of own problems, its first report of each. Raises WireRefusal."""

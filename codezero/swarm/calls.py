@@ -19,7 +19,7 @@ from typing import Annotated, Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 from msgspec import Meta
 
-from codezero.errors import UnreachableError
+from codezero.errors import UnreachableError, translated
 from codezero.swarm import wire
 from codezero.swarm.identity import open_to_all
 from codezero.swarm.records import MAX_KEY, OTHER_KIND, RecordPlace, parse_key
@@ -141,10 +141,8 @@ class DirectReader:
 async def announced_by(peer: str, transport: Transport) -> list[tuple[RecordPlace, bytes]]:
     """Ask a peer for its places of known kinds and headers. Raises UnreachableError, TimeoutError and WireRefusal."""
     answer = await within(CALL_SECONDS, transport.ask(peer, "headers", b""))
-    try:
+    with translated(WireRefusal, "format: headers that are none", *UNDECODABLE, reason=False):
         headers: dict[str, bytes] = msgspec.msgpack.decode(answer, type=_Headers) if answer else {}
-    except UNDECODABLE as error:
-        raise WireRefusal("format", "headers that are none") from error
     return [(parse_key(key), header) for key, header in headers.items() if not OTHER_KIND.match(key)]
 
 

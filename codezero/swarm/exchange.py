@@ -346,19 +346,17 @@ class Announcer:
                 announcement = self._announced.setdefault((kind, header.round), new)
                 announcement.header, announcement.expiry = wire.encode_header(header), 0.0
                 announcement.tries.succeeded()
-        for announcement in list(self._announced.values()):
-            if announcement.expiry < self._clock() + LIFETIME / 2 and not announcement.tries.left:
+        for each in list(self._announced.values()):
+            if each.expiry < self._clock() + LIFETIME / 2 and not each.tries.left:
                 expiry, stored = self._clock() + LIFETIME, False
                 with contextlib.suppress(*UNANSWERED):
-                    stored = await self._transport.announce(
-                        announcement.place, announcement.header, expiry, confirm=announcement.confirm
-                    )
+                    stored = await self._transport.announce(each.place, each.header, expiry, confirm=each.confirm)
                 self.counts["announcements" if stored else "announcements_in_vain"] += 1
                 if stored:
-                    announcement.expiry, announcement.confirm = expiry, False
-                    announcement.tries.succeeded()
+                    each.expiry, each.confirm = expiry, False
+                    each.tries.succeeded()
                 else:
-                    announcement.tries.failed()
+                    each.tries.failed()
 
 
 class Exchange:

@@ -37,12 +37,10 @@ from codezero.swarm.calls import BEAM, WIDE_BEAM, Answer, Call, Records, within
 from codezero.swarm.records import MAX_CROWD, DHTRecord, PeerRecordValidator, RecordPlace
 from codezero.swarm.wire import WireRefusal
 
-START_SECONDS = 30.0
-STORE_SECONDS = 10.0
+START_SECONDS, STORE_SECONDS = 30.0, 10.0
 READ_SECONDS = ASK_SECONDS = 5.0
 RELAYS = 16
-STORED_KEYS = 1024
-STORED_BYTES = 32 << 20
+STORED_KEYS, STORED_BYTES = 1024, 32 << 20
 PLACE_BYTES = 512 << 10  # Of the records in one place: an answer about several stays below the 4 MiB of a message
 HANDED_BYTES = 2 << 20  # Given at once to a newcomer near our records; hivemind sends all, and drops who cannot take it
 NAMED_NODES = 5  # Most unknown nodes taken from one answer: invented ones must not displace real ones
@@ -278,12 +276,11 @@ async def serve(servicer: ServicerBase, daemon: P2P, swarm: str | None = None) -
 
 async def call_peer(method: Callable[..., Awaitable[BytesValue]], request: bytes, seconds: float) -> bytes:
     """Call a stub's method. Raises UnreachableError, and WireRefusal for a malformed answer."""
-    try:
+    with (
+        translated(WireRefusal, "format: an answer that is none", DecodeError, reason=False),
+        translated(UnreachableError, "a peer did not answer", *NETWORK_ERRORS),
+    ):
         return (await method(BytesValue(value=request), timeout=seconds)).value
-    except DecodeError as error:
-        raise WireRefusal("format", "an answer that is none") from error
-    except NETWORK_ERRORS as error:
-        raise UnreachableError(f"a peer did not answer: {error}") from error
 
 
 class GossipServicer(ServicerBase):
@@ -344,9 +341,8 @@ class HivemindTransport:
         """Read what lies under a key, by peer; None when the search did not end in time."""
         workers, beam = (4, WIDE_BEAM) if thorough else (1, BEAM)
         try:
-            answer = await within(
-                READ_SECONDS, self._node.get(key, latest=thorough, num_workers=workers, beam_size=beam)
-            )
+            search = self._node.get(key, latest=thorough, num_workers=workers, beam_size=beam)
+            answer = await within(READ_SECONDS, search)
         except NETWORK_ERRORS:
             return None
         records = answer.value if answer and isinstance(answer.value, dict) else {}

@@ -28,8 +28,7 @@ from codezero.system.files import read_bounded, read_private, write_new
 logger = logging.getLogger(__name__)
 
 RSA, ED25519 = 0, 1  # libp2p's `KeyType`
-MAX_PUBLIC_KEY = 1024
-MAX_SIGNATURE = 512
+MAX_PUBLIC_KEY, MAX_SIGNATURE = 1024, 512
 INLINE_KEY = 42  # A public key of at most this many bytes is its own multihash; a longer one is hashed
 
 PrivateKey = rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
@@ -37,6 +36,7 @@ PublicKey = rsa.RSAPublicKey | ed25519.Ed25519PublicKey
 
 CHECK_SECONDS = 2.0  # Least time between two checks of the file
 MAX_LIST = 1 << 20  # Bytes of an allow-list: room for 20,000 peer ids
+LISTED = re.compile(r"(?:Qm|12D3KooW)[1-9A-HJ-NP-Za-km-z]{44}")  # The peer id of an RSA or an Ed25519 key, in full
 PEER_ID = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,64}")  # The form of a peer id. `schema.PeerId` is the same for records
 
 Members = Callable[[str], bool]  # True for a peer id that belongs; called for every record, so it returns at once
@@ -62,7 +62,9 @@ class Identity:
     def load_or_create(cls, path: Path) -> "Identity":
         """The identity in `path`, made there first when there is none. Raises IdentityError."""
         if not os.path.lexists(path):
-            _write_new(path, rsa.generate_private_key(public_exponent=65537, key_size=2048))
+            key, form = rsa.generate_private_key(65537, 2048), serialization.PrivateFormat.TraditionalOpenSSL
+            der = key.private_bytes(serialization.Encoding.DER, form, serialization.NoEncryption())
+            _write_new(path, _encode_message(RSA, der))
         return cls.load(path)
 
     @classmethod
@@ -82,7 +84,7 @@ class Identity:
     def copy(cls, source: Path, target: Path) -> "Identity":
         """Put the identity of `source` into `target`, which must not exist. Raises IdentityError."""
         identity = cls.load(source)
-        if not _write_new(target, identity._key):
+        if not _write_new(target, read_private(source, 1 << 20, IdentityError)):
             raise IdentityError(f"{target} exists and an identity is never overwritten; move it away first")
         return identity
 
@@ -155,41 +157,22 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def _read_list(path: Path) -> frozenset[str]:
-    try:
+    unreadable = translated(ConfigError, f"cannot read the allow-list {path}", OSError)
+    with unreadable, translated(ConfigError, str(path), ValueError, mend="give a text file with one peer id a line"):
         raw = read_bounded(path, MAX_LIST)
-    except OSError as error:
-        raise ConfigError(f"cannot read the allow-list {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"{path}: {error}; give a text file with one peer id a line") from error
     lines = raw.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     named = (line.partition(b"#")[0].strip().decode("utf-8", "replace") for line in lines)
     peers = {number: peer for number, peer in enumerate(named, start=1) if peer}
     for number, peer in peers.items():
-        if not _is_peer_id(peer):
+        if not LISTED.fullmatch(peer):
             raise ConfigError(f"{path}, line {number}: {peer[:64]!a} is no peer id; write one a line, without /p2p/")
     return frozenset(peers.values())
 
 
-def _is_peer_id(text: str) -> bool:
-    """Check that `peer_id_of` may write it."""
-    if not PEER_ID.fullmatch(text):
-        return False
-    multihash = base58.b58decode(text)
-    if multihash[:2] == b"\x12\x20":
-        return len(multihash) == 34
-    return multihash[0] == 0 and len(multihash) <= 2 + INLINE_KEY and multihash[1] == len(multihash) - 2
-
-
-def _write_new(path: Path, key: PrivateKey) -> bool:
+def _write_new(path: Path, content: bytes) -> bool:
     """All or nothing, and never over an identity that is or comes there meanwhile: then False."""
     if not path.parent.is_dir():
         raise IdentityError(f"cannot write the identity {path}: {os.strerror(errno.ENOENT)}")
-    if isinstance(key, ed25519.Ed25519PrivateKey):
-        content = _encode_message(ED25519, key.private_bytes_raw() + key.public_key().public_bytes_raw())
-    else:
-        form = serialization.PrivateFormat.TraditionalOpenSSL
-        der = key.private_bytes(serialization.Encoding.DER, form, serialization.NoEncryption())
-        content = _encode_message(RSA, der)
     return write_new(path, content, 0o400, IdentityError)
 
 

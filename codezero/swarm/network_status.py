@@ -22,8 +22,7 @@ FOLDER = "network"  # Below a run's folder: what its network process writes
 ADDRESSES = "addresses.txt"  # In a node's run folder: one multiaddress a line, written when others can join
 DIRECT_ADDRESS = re.compile(r"/ip[46]/([0-9A-Fa-f:.]{2,45})/tcp/(\d{1,5})\b")
 CONNECT_SECONDS = 3.0
-FILE = "status.json"
-MAX_FILE = 4 << 20
+FILE, MAX_FILE = "status.json", 4 << 20
 DIRECT = "direct"
 MAX_PEERS = 500  # In the file, the most recent first
 

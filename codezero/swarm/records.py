@@ -16,6 +16,7 @@ from typing import Annotated, cast
 import msgspec
 from msgspec import Meta
 
+from codezero.errors import translated
 from codezero.swarm.identity import MAX_PUBLIC_KEY, MAX_SIGNATURE, Identity, Members, peer_id_of, verify
 from codezero.swarm.wire import GROUPS, MARKET, MAX_HEADER, MAX_ROUND, Kind, WireRefusal
 from codezero.system.files import UNDECODABLE
@@ -155,17 +156,11 @@ class PeerRecordValidator:
     """Signs own records and decides which others are stored or believed. Used from one thread."""
 
     def __init__(
-        self,
-        identity: Identity,
-        swarm: str,
-        *,
-        clock: Callable[[], float] = time.time,
-        member: Members = lambda _: True,
+        self, identity: Identity, swarm: str, clock: Callable[[], float] = time.time, member: Members = lambda _: True
     ) -> None:
         self.round: int | None = None  # The round that is open; None: not known yet, so every round may be
         self.refused: Counter[str] = Counter()  # Refusals by reason
-        self.swarm, self.clock, self.member = swarm, clock, member
-        self._identity = identity
+        self.swarm, self.clock, self.member, self._identity = swarm, clock, member, identity
         self._keys = Newest[bytes, str](64)
         self._verified = Newest[tuple[bytes, bytes, float, bytes], None](4096)
 
@@ -228,10 +223,8 @@ class PeerRecordValidator:
 def _owner(subkey: bytes) -> str:
     if subkey in (b"", b"\xc0") or len(subkey) > 80:  # how hivemind marks a whole dictionary and a plain value
         raise WireRefusal("subkey", "a record of nobody")
-    try:
+    with translated(WireRefusal, "subkey", *UNDECODABLE, reason=False):
         peer = msgspec.msgpack.decode(subkey, type=str)
-    except UNDECODABLE as error:
-        raise WireRefusal("subkey") from error
     # A holder keeps the decoded name: signed over another spelling, the record would not verify for its readers.
     if msgspec.msgpack.encode(peer) != subkey:
         raise WireRefusal("subkey", "not the shortest spelling")
@@ -239,7 +232,5 @@ def _owner(subkey: bytes) -> str:
 
 
 def _open(value: bytes) -> Envelope:
-    try:
+    with translated(WireRefusal, "format", *UNDECODABLE, reason=False):
         return msgspec.msgpack.decode(msgspec.msgpack.decode(value, type=bytes), type=Envelope)
-    except UNDECODABLE as error:
-        raise WireRefusal("format") from error

@@ -158,8 +158,7 @@ class MessagePipe:
     ) -> None:
         self._channel, self._on_message, self._on_closed = channel, on_message, on_closed
         self._waiting: deque[msgspec.Raw] = deque(maxlen=WAITING_MESSAGES)
-        self._changed = threading.Condition()
-        self._closed = False
+        self._changed, self._closed = threading.Condition(), False
         ends = (self._read, self._write)
         self._threads = [threading.Thread(target=end, name=f"swarm-link-{end.__name__}", daemon=True) for end in ends]
 
@@ -225,10 +224,9 @@ class IdentityLock:
             self._lock = os.open(self._identity, os.O_RDONLY)
             if not take_lock(self._lock):
                 self.release()
-                raise IdentityError(
-                    f"{self._identity} is in use: another node on this machine is this peer. Stop it, or give this "
-                    "one an identity of its own: swarm.identity=FILE"
-                )
+                used = f"{self._identity} is in use: another node on this machine is this peer"
+                mend = "Stop it, or give this one an identity of its own: swarm.identity=FILE"
+                raise IdentityError(f"{used}. {mend}")
         except OSError as error:  # a file system without locks
             logger.warning("%s cannot be locked (%s): see to it that one node alone uses it", self._identity, error)
         with contextlib.suppress(OSError, ValueError):
@@ -278,8 +276,7 @@ class NetworkProcess:
         self._identity_lock = IdentityLock(Path(settings.identity), self._state)
         self._playing: OpenRound | None = None
         self._unsent: deque[Message] = deque(maxlen=8)  # Own bodies that wait for a process
-        self._changed = threading.Condition()
-        self._closing = threading.Event()
+        self._changed, self._closing = threading.Condition(), threading.Event()
         self._failure: str | None = None
         self._replies: dict[int, Future[Answered]] = {}  # To own questions, by their ids
         self._ids = itertools.count(1)

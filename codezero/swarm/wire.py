@@ -19,7 +19,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import msgspec
 from msgspec import Meta, structs
 
-from codezero.errors import WireError
+from codezero.errors import WireError, translated
 from codezero.system.files import UNDECODABLE, PeerId
 from codezero.types import Completion, Item, Problem, RolloutGroup, ScoredGroup, Source, Standing, problem_id
 
@@ -30,9 +30,7 @@ MAX_BODY = 2 << 20  # Compressed bytes
 MAX_INFLATED = 8 << 20
 MAX_TEXT = 64 << 10  # UTF-8 bytes of one question, test or completion
 MAX_ITEMS = 32  # Groups or problems in a body
-MAX_TESTS = 64
-MAX_COMPLETIONS = 64
-MAX_TOKENS = 32_768
+MAX_TESTS, MAX_COMPLETIONS, MAX_TOKENS = 64, 64, 32_768
 MAX_FEEDBACK, MAX_MARKET = 4096, 128 << 10  # Bytes of one peer's feedback to another, and of its post of a round
 ROUNDING = 1e-3  # How far above zero arithmetic may leave a log-prob; it is sent as zero
 MAX_ROUND, MAX_INDEX = 2**53 - 1, 2**31
@@ -56,7 +54,7 @@ class WireRefusal(WireError):
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason = reason
+        self.reason = reason.partition(":")[0]  # `translated` gives both in one text
 
 
 Round = Annotated[int, Meta(ge=0, le=MAX_ROUND)]
@@ -216,23 +214,19 @@ def decode(
     """Check the version first: a newer peer is refused as newer, not as malformed. derived: the schema of DERIVED."""
     if len(data) > most:
         raise WireRefusal("size", f"{len(data)} bytes, above {most}")
-    try:
+    with translated(WireRefusal, "schema", *UNDECODABLE):
         version = msgspec.msgpack.decode(data, type=Versioned).v
         if version == DERIVED and derived is not None:
             return msgspec.msgpack.decode(data, type=derived)
         if version != VERSION:
             raise WireRefusal("version", f"this node reads version {VERSION}, not {version}")
         return msgspec.msgpack.decode(data, type=schema)
-    except UNDECODABLE as error:
-        raise WireRefusal("schema", str(error)) from error
 
 
 def deflate(body: msgspec.Struct, decode: Callable[[bytes], Any]) -> bytes:
     """Compress, and check that `decode` accepts the result."""
-    try:
+    with translated(WireRefusal, "schema", UnicodeEncodeError, OverflowError):
         raw = msgspec.msgpack.encode(body)
-    except (UnicodeEncodeError, OverflowError) as error:
-        raise WireRefusal("schema", str(error)) from error
     if len(raw) > MAX_INFLATED:
         raise WireRefusal("size", f"{len(raw)} bytes before compression")
     data = zlib.compress(raw, 6)
@@ -244,10 +238,8 @@ def inflate(data: bytes) -> bytes:
     if len(data) > MAX_BODY:
         raise WireRefusal("size", f"a body of {len(data)} bytes")
     stream = zlib.decompressobj()
-    try:
+    with translated(WireRefusal, "inflate", zlib.error):
         raw = stream.decompress(data, MAX_INFLATED + 1)
-    except zlib.error as error:
-        raise WireRefusal("inflate", str(error)) from error
     if len(raw) > MAX_INFLATED:
         raise WireRefusal("inflate", f"more than {MAX_INFLATED} bytes inside")
     if not stream.eof or stream.unused_data:
@@ -410,10 +402,8 @@ def _wire_completion(completion: Completion) -> WireCompletion:
         raise WireRefusal("logprobs", "one finite log-prob for each token")
     # Half precision has no room below LOWEST_LOGPROB.
     nats = [min(0.0, max(LOWEST_LOGPROB, value)) for value in completion.logprobs]
-    try:
+    with translated(WireRefusal, "schema: a token id outside u32", struct.error, reason=False):
         ids = struct.pack(f"<{count}I", *completion.token_ids)
-    except struct.error as error:
-        raise WireRefusal("schema", "a token id outside u32") from error
     return WireCompletion(completion.text, ids, struct.pack(f"<{count}e", *nats), completion.finished)
 
 

@@ -36,12 +36,7 @@ LOCAL = "choose another folder, a local one if this file system lacks locks (NFS
 MAX_ARRAY = 256 << 20  # Bytes of a file that is one JSON array
 UNPACKED, RATIO = 32 << 20, 100  # Bytes that any gzipped file may unpack to, and more for each of its own
 BYTE_ORDER_MARK, GZIP = b"\xef\xbb\xbf", b"\x1f\x8b"
-SUFFIXES = (
-    ".jsonl",
-    ".jsonl.gz",
-    ".parquet",
-    ".csv",
-)  # Of files in a folder; one that is named may have any name
+SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet", ".csv")  # Of files in a folder; one that is named may have any name
 # A string, or what Python and pandas write where a number is missing, and JSON does not know.
 NO_NUMBER = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")|-?\b(?:NaN|Infinity)\b', re.DOTALL)
 LEAST = 4 << 20  # Bytes. Below this a disk counts as full: not even a small model's checkpoint fits
@@ -54,14 +49,15 @@ def beside_package(name: str) -> Path:
     return beside if beside.is_dir() and (package.parent / "pyproject.toml").is_file() else package / name
 
 
-@contextlib.contextmanager
-def closed_on_failure(connection: sqlite3.Connection) -> Generator[None]:
-    """Close the connection if the block, the first use of a file that may be damaged, fails."""
-    try:
-        yield
-    except BaseException:
-        connection.close()
-        raise
+def open_database(path: Path, schema: str = "", *, seconds: float, **options: Any) -> sqlite3.Connection:
+    """Open, and run `schema`, a script; empty: only to read. seconds: for a lock. Raises sqlite3.Error."""
+    uri = f"{path.absolute().as_uri()}?mode={'rwc' if schema else 'ro'}"
+    with contextlib.ExitStack() as stack:
+        options |= {"uri": True, "timeout": seconds, "check_same_thread": False}
+        connection = stack.enter_context(contextlib.closing(sqlite3.connect(uri, **options)))
+        connection.executescript(schema)
+        stack.pop_all()
+    return connection
 
 
 def lacks_room(error: Exception) -> bool:
@@ -248,8 +244,7 @@ class BadRows:
 
     def add(self, fault: Exception) -> None:
         self.count += 1
-        if self.count <= self.MOST:
-            self._first.append(str(fault)[:300])
+        self._first = [*self._first, str(fault)[:300]][: self.MOST]
 
     def __str__(self) -> str:
         more = f"; and {self.count - self.MOST} more" if self.count > self.MOST else ""

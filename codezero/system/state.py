@@ -77,18 +77,12 @@ class StateFile(Generic[T]):
             part.load(folder)
 
 
-class _RoundState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    round: Annotated[int, msgspec.Meta(ge=0)]
+class _RoundState(msgspec.Struct, forbid_unknown_fields=True):
+    round: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class KnownRound(StateFile[_RoundState], file="round.json", schema=_RoundState):
     """The latest round that this node knows: it plays on in it while the coordinator does not answer."""
 
-    def __init__(self, number: int = 0) -> None:
-        self.number = number
-
-    def state(self) -> _RoundState:
-        return _RoundState(self.number)
-
-    def restore(self, state: _RoundState) -> None:
-        self.number = state.round
+    def __init__(self) -> None:
+        self.memory = _RoundState()

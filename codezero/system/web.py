@@ -3,7 +3,7 @@
 import asyncio
 import hmac
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -57,8 +57,8 @@ def check_bearer(request: web.Request, token: str) -> None:
         raise web.HTTPUnauthorized(text="the bearer token is missing or wrong")
 
 
-def answer(value: object, status: int = 200) -> web.Response:
-    return web.Response(status=status, body=msgspec.json.encode(value), content_type="application/json")
+def answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.json_response(body=msgspec.json.encode(value), status=status, headers=headers)
 
 
 def refuse(failure: HttpRefusal | web.HTTPException) -> web.Response:
@@ -71,6 +71,4 @@ def refuse(failure: HttpRefusal | web.HTTPException) -> web.Response:
 
 def error(status: int, text: str, **headers: str) -> web.Response:
     line = "".join(character if character.isprintable() else " " for character in text[:500])
-    response = answer({"error": line}, status)
-    response.headers.update(headers)
-    return response
+    return answer({"error": line}, status, headers)

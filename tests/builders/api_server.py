@@ -15,8 +15,7 @@ from aiohttp.typedefs import Handler
 from builders.monitor import PEER, exam_row, group, row
 
 from codezero.errors import ChainError, HttpRefusal
-from codezero.inspection.run_details import parts
-from codezero.inspection.status import RunFiles
+from codezero.inspection.status import RunFiles, parts
 from codezero.monitor.api import DataApi, Streams
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.reader import RunReader

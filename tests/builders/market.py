@@ -13,10 +13,10 @@ import msgspec
 
 from codezero import types
 from codezero.config import MarketConfig
-from codezero.market.games import STEPS, Game, Reports, pay
+from codezero.market.games import STEPS, Game, PriceRow, Reports, Score, gain, pay
 from codezero.market.ledger import FILE, GameResult, Ledger, PlayerNote
 from codezero.market.play import Player
-from codezero.market.record import PriceRow, Score, gain
+from codezero.monitor.metrics_file import NODE_FILE
 from codezero.sandbox.monty import MontySandbox
 from codezero.types import Completion, Post, Problem, RolloutGroup, ScoredGroup, Source, Standing, problem_id
 
@@ -40,6 +40,8 @@ def ended_game(number: int, round: int = 100) -> Game:
 def small_ledger(folder: Path, *, games: int = 3, round: int = 100) -> list[Game]:
     """`market.sqlite` of node ME: `games` games each that seven peers played, settled, and one open. Oldest first."""
     folder.mkdir(parents=True, exist_ok=True)
+    if not (node := folder / NODE_FILE).exists():
+        node.write_text(f'{{"peer_id": "{ME}"}}')
     ended = [ended_game(number, round) for number in range(games)]
     reports: dict[str, Reports] = {peer(number): [5000 + 600 * number] * STEPS for number in range(7)}
     with closing(Ledger(folder / FILE)) as ledger:
@@ -125,6 +127,7 @@ class Table:
     def player(self, number: int) -> Player:
         folder = self.folder / str(number)
         folder.mkdir(exist_ok=True)
+        (folder / NODE_FILE).write_text(f'{{"peer_id": "{self.names[number]}"}}')
         return Player(
             MarketConfig(enabled=True, execute=self.execute(number), **self.settings), "swarm",
             self.hub.of(self.names[number]), self.ledger(number), KnowingJudge(self.skills(number)),  # pyright: ignore
@@ -137,11 +140,11 @@ class Table:
 
     def close(self) -> None:
         for player in self.players:
-            player.close()
+            player._ledger.close()  # pyright: ignore[reportPrivateUsage]
         self.sandbox.close()
 
     def restart(self, number: int) -> None:
-        self.players[number].close()
+        self.players[number]._ledger.close()  # pyright: ignore[reportPrivateUsage]
         self.players[number] = self.player(number)
 
     def judged(self, number: int) -> list[ScoredGroup]:

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from codezero.monitor.run_state import Fold
 from codezero.types import Completion, Feedback, Post, Problem, RolloutGroup, ScoredGroup, Source, Status, Verdict
 
 PROBLEM = Problem(id="p", question="add", tests=("assert add(1, 2) == 3",), entry_point="add", source=Source.SYNTHETIC)
@@ -32,7 +33,7 @@ class Parts:
         self.exam: dict[str, Any] = {}
         """Figures of the one that is under way."""
         self.kept, self.measured = 0, False
-        self.best, self.exams_since_best = None, 0
+        self.fold = Fold()
 
     def note(self, call: str) -> None:
         self.calls.append(call)

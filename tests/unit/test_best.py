@@ -74,7 +74,7 @@ RISING_AND_FALLING = {0: 0.1, 2: 0.2, 4: 0.4, 6: 0.3, 8: 0.35, 10: 0.2}
 @pytest.mark.parametrize(("late", "best"), [(0, 4), (1, 4), (3, 6)])  # at 4 the exam of 2 is under way then
 def test_the_checkpoint_of_the_best_exam_stays(tmp_path: Path, late: int, best: int) -> None:
     run = play(tmp_path, Examined(RISING_AND_FALLING, late), checkpoint_seconds=3600.0)
-    assert run.monitor.best is not None and run.monitor.best.iteration == best
+    assert run.monitor.fold.best is not None and run.monitor.fold.best.iteration == best
     assert kept(tmp_path)[1] == [f"{best:08d}"]
     chosen = best_or_newest(tmp_path / CHECKPOINTS, lambda folder: check_files(folder, read_manifest(folder)))
     assert chosen.parent.name == BEST

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codezero.chain.base import Coordinator, Outbox
-from codezero.chain.contract import Sender, own_contracts
+from codezero.chain.contract import SHORTEST, Registry, Sender, StageManager, own_contracts
 from codezero.chain.rounds import ClockCoordinator, NoOutbox
-from codezero.chain.upkeep import SHORTEST, Registry, StageManager
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import ChainConfig
 from codezero.errors import ChainError

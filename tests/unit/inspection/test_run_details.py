@@ -7,8 +7,9 @@ import pytest
 
 from codezero.config import NodeConfig
 from codezero.errors import UnreadableError
-from codezero.inspection.run_details import MAX_TAIL, SETTINGS, read_checkpoints, read_log, read_settings
+from codezero.inspection.status import MAX_TAIL, read_checkpoints, read_log
 from codezero.monitor.build import record_settings
+from codezero.monitor.run_types import SETTINGS, read_settings
 from codezero.settings import compose
 from codezero.solver.checkpoint import PolicyFingerprint, write_manifest
 

@@ -23,8 +23,7 @@ from codezero.chain.outbox import OutboxStore
 from codezero.cli import main
 from codezero.errors import ConfigError, UnreadableError
 from codezero.inspection import status as inspection
-from codezero.inspection.run_details import parts
-from codezero.inspection.status import RunFiles, compare_runs, list_lines, list_runs, newest_run, read_run
+from codezero.inspection.status import RunFiles, compare_runs, list_lines, list_runs, newest_run, parts, read_run
 from codezero.monitor.metrics_file import FILE_NAME, MetricsFile
 from codezero.monitor.run_types import MAX_PEERS, SettingLine, write_settings
 from codezero.ops.fleet import FleetNode, newest_output
@@ -158,7 +157,8 @@ def test_the_keys_for_programs_stay_the_same(run: Path, capsys: pytest.CaptureFi
     assert {*shown} == KEYS and shown["iteration"] == 7
     assert main(["status", f"run.directory={run.parent / 'nothing'}"]) == 2
     assert shown["judge"] == "AUROC 0.50 [0.40, 0.60] within groups, of 120 pairs; it has no weight"
-    assert {*shown["submissions"]} == {"collecting", "pending", "accepted", "refused", "reasons", "last", "problem"}
+    known = {"account", "collecting", "pending", "accepted", "refused", "reasons", "last", "problem"}
+    assert {*shown["submissions"]} == known
     assert (shown["executed_samples"], shown["executed_low"], shown["executed_source"]) == (8, 0.4, "executed")
 
 

@@ -76,15 +76,15 @@ def test_reports_begin_with_the_judge_and_end_with_what_was_executed(played: Tab
 
 
 def test_what_people_are_shown_is_what_was_played(played: Table) -> None:
-    folder, me = played.folder / "0", played.names[0]
-    view = read_market(folder, me)
+    folder = played.folder / "0"
+    view = read_market(folder)
     assert view.why == "" and view.open and view.bets and view.settled and len(view.peers) == 8
     assert json.loads(msgspec.json.encode(view))["round"] == ROUNDS
-    line = next(line for line in read_games(folder, me, None, 1000).games if line.state == "settled" and line.evidence)
-    page = read_game(folder, me, line.id)
+    line = next(line for line in read_games(folder, None, 1000).games if line.state == "settled" and line.evidence)
+    page = read_game(folder, line.id)
     assert page and len(page.reports) >= 5 and page.wins.keys() <= page.reports.keys() and None not in line.evidence
     text = (folder / "prg_record.txt").read_text().splitlines()
-    assert len(text) == sum(bet.state in ("settled", "void") for bet in read_market(folder, me).bets)
+    assert len(text) == sum(bet.state in ("settled", "void") for bet in read_market(folder).bets)
     assert all(("program" in line and " -> right, " in line) or " -> wrong, " in line for line in text)
 
 
@@ -193,7 +193,7 @@ def test_all_together_open_about_as_many_games_as_each_plays(tmp_path: Path) -> 
 def test_who_is_alone_is_told_why_there_are_no_bets(tmp_path: Path) -> None:
     table = Table(tmp_path, 1)
     table.turn()
-    assert read_market(tmp_path / "0", table.names[0]).why == "no other player was heard of yet"
+    assert read_market(tmp_path / "0").why == "no other player was heard of yet"
     table.close()
 
 

@@ -11,9 +11,20 @@ from builders.market import a_game, peer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.market import record as module
-from codezero.market.games import Reports
-from codezero.market.record import NEWCOMER, Record, Score, ceiling, gain, odds, price, price_row, record, shares
+from codezero.market import games as module
+from codezero.market.games import (
+    NEWCOMER,
+    Record,
+    Reports,
+    Score,
+    ceiling,
+    gain,
+    odds,
+    price,
+    price_row,
+    record,
+    shares,
+)
 
 OPENERS = [peer(number) for number in range(8)]
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codezero.inspection.market import GamePage, GamesPage, MarketView
-from codezero.inspection.run_details import LogTail, RunCheckpoints, RunSettings
-from codezero.monitor.run_types import Health, Leaderboard, Rollout, RolloutPage, Runs, RunView
+from codezero.inspection.status import LogTail, RunCheckpoints
+from codezero.monitor.run_types import Health, Leaderboard, Rollout, RolloutPage, Runs, RunSettings, RunView
 
 GAME = ended_game(0).id.hex()
 SCRIPT = Path(__file__).parents[3] / "scripts" / "page_contract.py"

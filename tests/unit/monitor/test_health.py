@@ -8,9 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders.api_server import monitor, served
+from prometheus_client import generate_latest
 
 from codezero.inspection.status import RunFiles
-from codezero.monitor.api import exposition
+from codezero.monitor.api import RunCollector
 from codezero.monitor.run_state import CAUSES, VERDICTS, WINDOW, hindrances
 from codezero.monitor.run_types import RunView
 from codezero.monitor.run_view import LEAST_LIMIT, START_SECONDS, health, limit_seconds, overall
@@ -81,7 +82,8 @@ def test_a_killed_run_is_unhealthy_over_http(tmp_path: Path) -> None:
 
 def test_labels_cannot_break_out_of_their_line(view: RunView) -> None:
     evil = 'a"} 1\nfake{x="\\'
-    text = exposition([msgspec.structs.replace(view, tolerated={evil: 2})], health(view, 2000.0)).decode()
+    views = [msgspec.structs.replace(view, tolerated={evil: 2})]
+    text = generate_latest(RunCollector(views, health(view, 2000.0))).decode()
     assert 'codezero_tolerated_total{kind="a\\"} 1\\nfake{x=\\"\\\\",run="one"} 2.0\n' in text
     assert "# TYPE codezero_tolerated_total counter\n" in text and "codezero_exam" not in text
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from codezero.evals.exam import packed_shares
 from codezero.monitor.metrics_file import FILE_NAME, NODE_FILE
 from codezero.monitor.reader import RunReader, summarise_run
-from codezero.monitor.run_state import paired_gain
+from codezero.monitor.run_state import History, paired_gain
 from codezero.monitor.run_types import MAX_TREND, RunPhase
 from codezero.monitor.run_view import plain_line, trouble_line
 from codezero.monitor.terminal import render
@@ -96,14 +96,14 @@ def test_a_run_says_how_it_stands(tmp_path: Path, report: dict[str, Any], state:
     if began < 0:  # so many seconds ago
         report = {**report, "began": time.time() + began}
     (tmp_path / NODE_FILE).write_text(json.dumps(report))
-    assert summarise_run(tmp_path).state == state
+    assert summarise_run(tmp_path, "", History(tmp_path)).state == state
 
 
 def test_only_exams_that_were_measured_alike_are_compared(tmp_path: Path) -> None:
     judged = exam_row(0, 0.9) | {"eval/source": "judged"}
     exams = [judged, *(exam_row(iteration, 0.2 + iteration / 200) for iteration in range(1, 81))]
     (tmp_path / FILE_NAME).write_text("".join(json.dumps(exam) + "\n" for exam in exams))
-    summary = summarise_run(tmp_path)
+    summary = summarise_run(tmp_path, "", History(tmp_path))
     assert summary.start == pytest.approx(0.205) and summary.now == pytest.approx(0.6)
     assert summary.delta == pytest.approx(0.395) and len(summary.sparkline) == MAX_TREND
     assert (summary.sparkline[0], summary.sparkline[-1]) == (summary.start, summary.now)
