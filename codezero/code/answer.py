@@ -27,6 +27,7 @@ _MARK = re.compile(r"^([ \t]*)((?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}|~{3,})([^\n`]
 _REQUESTED = re.compile(r"`+[ \t]*(?:python|py)", re.IGNORECASE)
 _STATEMENT = re.compile(r"^(?:import |from \S+ import |(?:async )?def |class |@|\w+ *= *)", re.MULTILINE)
 _PYTHON = re.compile(r"[{.]*(?:python|py)[\d.]*(?![a-z])", re.IGNORECASE)
+_Trees = Sequence[ast.Module | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ def _block(opened: re.Match[str], code: str, *, closed: bool) -> _Block:
     return _Block(code, closed, opened[4].strip(), requested)
 
 
-def _last_version(trees: Sequence[ast.Module | None], entry: str, *, methods: bool) -> int | None:
+def _last_version(trees: _Trees, entry: str, *, methods: bool) -> int | None:
     """Find the last program; one that reads comes before one that only writes, as examples do."""
     added = [None if tree is None else _addition(tree, entry) for tree in trees]
     defining = [at for at, text in enumerate(added) if text == "" or (methods and text is not None)]
@@ -184,9 +185,7 @@ def _addition(tree: ast.Module, entry: str) -> str | None:
     return None
 
 
-def _helpers(
-    tree: ast.Module, earlier: Sequence[ast.Module | None], later: Sequence[ast.Module | None], entry: str
-) -> str:
+def _helpers(tree: ast.Module, earlier: _Trees, later: _Trees, entry: str) -> str:
     """The source of the definitions in other blocks that `tree` uses and lacks; of two, the one right before it."""
     sources: dict[str, ast.stmt] = {}
     for other in (*later[::-1], *earlier):

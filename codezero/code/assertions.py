@@ -233,8 +233,6 @@ def names_left_open_by(tests: tuple[str, ...]) -> set[str]:
     return used - defined - names_imported(*trees) - names_bound(*trees) - BUILTINS
 
 
-# ------------------------------------------------------------------ kinds of arguments
-
 # A kind is a word: `int`, `bool`, `float`, `str`; `[int]`, a list of them; `[]`, an empty one; `any`.
 Kind = str
 ANY, INT, BOOL, FLOAT, STR, NOTHING = "any", "int", "bool", "float", "str", ""

@@ -50,6 +50,9 @@ class TaskOutcome:
         return tuple(passed for passed in self.passed if passed is not None)
 
 
+Outcomes = Sequence[TaskOutcome]
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     name: str  # `average@8`, `pass@1`
@@ -109,9 +112,7 @@ class Difference:
     problems: int
 
 
-def figures_of(
-    outcomes: Sequence[TaskOutcome], *, samples: int, ks: Sequence[int], label: str, seed: int
-) -> list[Figure]:
+def figures_of(outcomes: Outcomes, *, samples: int, ks: Sequence[int], label: str, seed: int) -> list[Figure]:
     """average@samples, then pass@k for each k; of the base tests too. A figure that no problem has enough decided
     attempts for is missing.
 
@@ -132,9 +133,7 @@ def figures_of(
     ]
 
 
-def compare(
-    a: Sequence[TaskOutcome], b: Sequence[TaskOutcome], *, samples: int, label: str, seed: int
-) -> Difference | None:
+def compare(a: Outcomes, b: Outcomes, *, samples: int, label: str, seed: int) -> Difference | None:
     """None when there is no problem that both have decided attempts at."""
     there = {outcome.task: outcome.decided for outcome in b if outcome.decided}
     pairs = [(outcome.decided, there[outcome.task]) for outcome in a if outcome.decided and outcome.task in there]

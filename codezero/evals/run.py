@@ -220,7 +220,7 @@ class EvalRun:
             sampled = drawn[number]
         self._check(sampled.tasks, tasks)
         grader = self.grader()
-        self._say(number)
+        self.say(Share(self.name, number * BATCH, self.count, " problems"))
         grades = grader.grade(tasks, sampled.attempts)
         attempts = [
             [
@@ -241,7 +241,7 @@ class EvalRun:
     def _sample(self, number: int, first: int, together: Mapping[int, Sequence[EvalTask]]) -> dict[int, SampledBatch]:
         """Attempts from number `first` on, at each of these batches that the log holds none of."""
         sampler = self.sampler()
-        self._say(number)
+        self.say(Share(self.name, number * BATCH, self.count, " problems"))
         missing = {each: tasks for each, tasks in together.items() if self.log.sampled(each, first) is None}
         drawn = iter(
             sampler.sample(
@@ -262,9 +262,6 @@ class EvalRun:
             )
             for each, tasks in missing.items()
         }
-
-    def _say(self, batch: int) -> None:
-        self.say(Share(self.name, batch * BATCH, self.count, " problems"))
 
     def _check(self, written: Sequence[str], tasks: Sequence[EvalTask]) -> None:
         if list(written) != [task.name for task in tasks]:

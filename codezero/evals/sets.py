@@ -173,10 +173,8 @@ def mbpp(row: MbppRow) -> EvalTask | None:
 
 
 def _parse(source: str, what: str) -> ast.Module:
-    try:
+    with translated(ProblemError, f"{what} cannot be parsed", *UNPARSEABLE):
         return parse_quietly(source)
-    except UNPARSEABLE as error:
-        raise ProblemError(f"{what} cannot be parsed: {str(error).splitlines()[0]}") from error
 
 
 def _before(prompt: str, entry: str) -> list[ast.stmt]:

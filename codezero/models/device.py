@@ -76,12 +76,6 @@ def compiles_kernels() -> bool:
     return bool(shutil.which(compiler)) and Path(sysconfig.get_path("include"), "Python.h").is_file()
 
 
-def computing_bytes(precision: str, device: torch.device) -> int:
-    """Bytes of a number in the precision that most is computed in; see `load.load_model`."""
-    quick = precision == "auto" and device.type == "cpu" and computes_bfloat16()
-    return torch.bfloat16.itemsize if quick else choose_precision(precision, device).itemsize
-
-
 def prove_device(device: torch.device, dtype: torch.dtype) -> None:
     """Run a matmul, a softmax and their backward pass there, and compare. Raises ModelError that names the card.
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
+from codezero.models.base import Progress
 from codezero.models.chat import pad
 from codezero.models.decoders import why_not_plain
 
@@ -114,7 +115,7 @@ class PrefixReader:
         *,
         batch_rows: int = 128,
         share: bool = True,
-        progress: Callable[[int, int], object] = lambda done, of: None,
+        progress: Progress = lambda done, of: None,
     ) -> None:
         """`batch_rows` bounds the rows of a forward pass. `share` False reads every text in full. `progress`: called as
         texts are scored."""

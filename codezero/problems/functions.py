@@ -14,7 +14,7 @@ import os
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +29,7 @@ from codezero.code.assertions import calls_of
 from codezero.code.parsing import BUILTINS, UNPARSEABLE, FunctionNode, called, names_given, names_imported
 from codezero.code.scopes import free_names
 from codezero.errors import ConfigError, translated
+from codezero.models.build import Say
 from codezero.problems.filters import FilterRefusal, Screen
 from codezero.problems.sources import read_entry
 from codezero.sandbox.base import MAX_BYTES, Job, Outcome, Sandbox
@@ -309,9 +310,7 @@ def _functions(file: SourceFile, tree: ast.Module, asserts: Mapping[str, list[st
             yield PackageFunction(file, name, question, code, tests, calls)
 
 
-def read_package(
-    sources: Sequence[SourceFile], say: Callable[[str], None]
-) -> tuple[list[PackageFunction], Counter[str], int]:
+def read_package(sources: Sequence[SourceFile], say: Say) -> tuple[list[PackageFunction], Counter[str], int]:
     """Functions that may become problems; how many others have which reason; how many files cannot be read.
 
     Raises ConfigError for more than MAX_PROBLEMS.
@@ -339,7 +338,7 @@ def read_package(
 
 
 def prove(
-    functions: Sequence[PackageFunction], sandbox: Sandbox, screen: Screen, seed: int, say: Callable[[str], None]
+    functions: Sequence[PackageFunction], sandbox: Sandbox, screen: Screen, seed: int, say: Say
 ) -> tuple[dict[str, list[dict[str, object]]], Counter[str]]:
     """Rows for training and for the exam, of functions that pass their tests where no stub does; why others are none.
 

@@ -31,6 +31,7 @@ from codezero.system.state import StateFile
 from codezero.types import Completion, Problem, ScoredGroup, Verdict, mean
 
 Weights = tuple[float, ...]  # [T] factors of the advantage at each token
+Spans = Sequence[tuple[int, int]]  # [start, end) of characters
 LEAST_MEAN_LOGPROB = -4.0  # nats per token; a less likely row is not the policy's language, and a push would be a jolt
 LEAST_LOGPROB = -5.0  # nats of a token that is pushed; a less likely one (1 in 150) is taken for a mark
 WINDOW = 16  # tokens of the stretch in which a row is least likely
@@ -61,9 +62,7 @@ def least_window(logprobs: Sequence[float]) -> float:
     return min(end - start for start, end in zip(sums, sums[WINDOW:], strict=False)) / WINDOW
 
 
-def program_weights(
-    spans: Sequence[tuple[int, int]] | None, offsets: Sequence[tuple[int, int]], finished: bool
-) -> Weights:
+def program_weights(spans: Spans | None, offsets: Spans, finished: bool) -> Weights:
     """1 for the tokens that lie in the program, and for EOS behind one where the attempt is `finished`; else 0.
 
     spans: see `Verdict.program`; None: every token counts. offsets: [T] the characters of each token, [start, end).

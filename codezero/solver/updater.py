@@ -19,7 +19,7 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from codezero.config import SolverConfig
-from codezero.solver.batch import Pair, TrainingRow
+from codezero.solver.batch import Pair, Rows, TrainingRow
 from codezero.types import Metrics
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ TRUNCATION = 2.0  # largest weight of truncated importance sampling
 BUDGET = 0.01  # of M2PO: largest mean of log(r)^2 over tokens that were pushed further the way they had moved
 WIDEST = (0.05, 21.0)  # M2PO never clips further from 1
 LARGEST_WEIGHT = 20.0  # of all
-Tokens = Sequence[float]
+Lines = Sequence[Sequence[float]]
 Learner: TypeAlias = "TrlLearner | RemoteLearner"  # in this process, or in processes of its own
 
 
@@ -110,9 +110,7 @@ class Updater:
         return {f"mismatch_{name}": value for name, value in figures.items()}
 
 
-def importance_weighted(
-    rows: Sequence[TrainingRow], current_logprobs: Sequence[tuple[float, ...]], rule: str
-) -> list[TrainingRow]:
+def importance_weighted(rows: Rows, current_logprobs: Sequence[tuple[float, ...]], rule: str) -> list[TrainingRow]:
     """An earlier policy's rows as if the present one had written them: ratio 1, an importance weight per token."""
     sampled = [row.logprobs for row in rows]
     if rule == "m2po":
@@ -126,7 +124,7 @@ def importance_weighted(
     return weighted
 
 
-def truncated_weights(current: Sequence[Tokens], sampled: Sequence[Tokens]) -> list[list[float]]:
+def truncated_weights(current: Lines, sampled: Lines) -> list[list[float]]:
     """w = min(r, TRUNCATION), of log-probs in nats. Espeholt et al. 2018, IMPALA, section 4.1."""
     return [
         [min(math.exp(min(a - b, math.log(LARGEST_WEIGHT))), TRUNCATION) for a, b in zip(*rows, strict=True)]
@@ -134,9 +132,7 @@ def truncated_weights(current: Sequence[Tokens], sampled: Sequence[Tokens]) -> l
     ]
 
 
-def second_moment_weights(
-    current: Sequence[Tokens], sampled: Sequence[Tokens], advantages: Sequence[float]
-) -> list[list[float]]:
+def second_moment_weights(current: Lines, sampled: Lines, advantages: Sequence[float]) -> list[list[float]]:
     """M2PO: w = r, and 0 for harmful tokens beyond the clip, (B, T). Zheng et al. 2025, "Prosperity before Collapse".
 
     Harmful are tokens that are pushed on in the direction they have moved in: A > 0 and r > 1, or A < 0 and r < 1. A

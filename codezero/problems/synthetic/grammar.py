@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import add, itemgetter, mod, mul, sub
 from typing import Any, Literal, NamedTuple
 
+Words = tuple[str, ...]
 Constant = int | str | None  # what parametrises an operation; None for those that take nothing
 Apply = Callable[[Any, Any], Any]  # (value, constant) -> result
 
@@ -25,11 +26,11 @@ class Atom:
 
     code: str
     apply: Apply  # must agree with `code`
-    phrases: tuple[str, ...]
-    then: tuple[str, ...] = ()  # how it is said as the second step of two; empty: it never is one
+    phrases: Words
+    then: Words = ()  # how it is said as the second step of two; empty: it never is one
     constants: Sequence[Constant] = (None,)
     operator: bool = False  # its code needs brackets when another operation works on it
-    others: tuple[str, ...] = ()  # the same in other words of Python
+    others: Words = ()  # the same in other words of Python
 
 
 Family = Mapping[str, Atom]
@@ -42,9 +43,7 @@ def _step(
     return Atom(code, apply, (f"{{v}} {words}",), (words,), constants, operator, others)
 
 
-def _infix(
-    symbol: str, apply: Apply, phrases: tuple[str, ...], then: tuple[str, ...], constants: range, *others: str
-) -> Atom:
+def _infix(symbol: str, apply: Apply, phrases: Words, then: Words, constants: range, *others: str) -> Atom:
     return Atom(f"{{v}} {symbol} {{k}}", apply, phrases, then, constants, operator=True, others=others)
 
 
@@ -197,7 +196,7 @@ class ProgramKind:
 
     level: int
     slots: tuple[Slot, ...]
-    phrases: tuple[str, ...]
+    phrases: Words
     code: str
     # the slots' functions -> the program, as a function of one value (of the pair where there are two arguments)
     build: Callable[[Sequence[Function]], Function]
@@ -207,7 +206,7 @@ class ProgramKind:
     differ: Literal["", "name", "name or constant"] = ""  # in what the last two operations must differ
     drops: tuple[tuple[str, tuple[int, ...]], ...] = ()  # simpler programs: (kind, the slots it keeps)
     weight: int = 1  # how often it is drawn within its level
-    others: tuple[str, ...] = ()  # `code` in other words of Python
+    others: Words = ()  # `code` in other words of Python
 
 
 _SINGLE = itemgetter(0)

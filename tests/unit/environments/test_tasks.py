@@ -17,7 +17,7 @@ from codezero.evals.task import task_of
 from codezero.evaluator.base import ScoredEvaluator
 from codezero.problems.filters import Novelty, Screen
 from codezero.problems.stream import MixedStream
-from codezero.proposer.derived import DerivedProposer
+from codezero.proposer.proposer import DerivedProposer
 from codezero.types import Item, Status, is_exam_question
 
 WHERE = """
