@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from codezero.config import NodeConfig, RunConfig
 from codezero.errors import ChainError, CodeZeroError, ConfigError, DiskFullError, FailedRunError, RankError, translated
@@ -47,8 +47,7 @@ NO_VERDICT = "attempts without a verdict"
 NOT_BEGUN = "stopped while starting, with nothing to save"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One iteration: its number, and the round that it is played in."""
 
     iteration: int

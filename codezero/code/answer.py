@@ -9,7 +9,7 @@ import ast
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from codezero.code.canonical import defined_names
 from codezero.code.entry_point import find_entry, reads, writes
@@ -30,15 +30,13 @@ _PYTHON = re.compile(r"[{.]*(?:python|py)[\d.]*(?![a-z])", re.IGNORECASE)
 _Trees = Sequence[ast.Module | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     code: str | None  # None: there is none to be read
     closed: bool = False  # its fence has an end; False when the attempt was cut off
     flaw: str = ""  # why the form is not the one asked for, one closed ```python block; or why there is no code
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(NamedTuple):
     code: str
     closed: bool
     language: str
@@ -54,7 +52,7 @@ def read_answer(text: str, entry_point: str, block: str = "best") -> Answer:
     blocks = list(_blocks(text))
     if generous and blocks and not blocks[-1].closed:
         complete = _complete(blocks[-1].code[:MAX_BYTES]).rstrip("\n")
-        blocks += [replace(blocks.pop(), code=complete)] if _answers(complete, entry_point) is not None else []
+        blocks += [blocks.pop()._replace(code=complete)] if _answers(complete, entry_point) is not None else []
     requested = [block for block in blocks if block.requested]
     if block == "only":
         return _only(requested)

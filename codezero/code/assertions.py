@@ -7,9 +7,8 @@ import ast
 import functools
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -24,8 +23,7 @@ MAX_EXAMPLES, MAX_EXAMPLE = 8, 300  # examples shown to a judge, and characters 
 _Text = Annotated[str, Meta(max_length=1 << 20)]
 
 
-@dataclass(frozen=True, slots=True)
-class EntryCall:
+class EntryCall(NamedTuple):
     npos: int  # positional arguments; a starred one counts as none
     keywords: tuple[str, ...]
     args: tuple[str | None, ...]  # positional, then keyword arguments, as literals; None where one is no literal

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 from codezero.config import EvalsConfig, SolverConfig
 from codezero.errors import ProblemError
@@ -21,8 +22,7 @@ from codezero.stats import bounded_interval
 from codezero.types import Completion, Metrics, mean
 
 
-@dataclass(frozen=True, slots=True)
-class Executed:
+class Executed(NamedTuple):
     attempts: list[list[Completion]]  # [tasks, samples]
     passed: list[list[bool | None]]  # [tasks, samples]; None: undecided
     control: Metrics

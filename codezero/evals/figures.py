@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -39,8 +40,7 @@ def paired_bootstrap(a_P: Sequence[float], b_P: Sequence[float], *, seed: int) -
     return bounded_interval(gains, ends=ends, seed=seed), (1 + as_large) / (1 + len(means))
 
 
-@dataclass(frozen=True, slots=True)
-class TaskOutcome:
+class TaskOutcome(NamedTuple):
     task: str
     passed: tuple[bool | None, ...]  # [samples]
     base: tuple[bool | None, ...] = ()  # [samples] The base tests alone, where the task has them
@@ -146,8 +146,7 @@ def compare(a: Outcomes, b: Outcomes, *, samples: int, label: str, seed: int) ->
     return Difference(name, label, a_mean, b_mean, b_mean - a_mean, *interval, p=p, problems=len(pairs))
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     results: list[Result]
     difference: Difference | None = None
 

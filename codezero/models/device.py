@@ -10,8 +10,8 @@ import shutil
 import sysconfig
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import torch
@@ -30,8 +30,7 @@ M_MMAP_THRESHOLD, LARGE_BLOCK = -3, 4 << 20  # from glibc's malloc.h; bytes
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # of allocators without an error class (CPU, MPS)
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceMemory:
+class DeviceMemory(NamedTuple):
     """Memory in bytes."""
 
     free: int

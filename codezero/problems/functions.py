@@ -16,11 +16,11 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -63,8 +63,7 @@ class PackageOrigin(msgspec.Struct, frozen=True):
     licence: str = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
+class SourceFile(NamedTuple):
     path: Path
     label: str  # below the package's root
     origin: PackageOrigin
@@ -74,8 +73,7 @@ class SourceFile:
         return not {"test", "tests"}.isdisjoint(Path(self.label).parts) or self.path.name.startswith("test_")
 
 
-@dataclass(frozen=True, slots=True)
-class PackageFunction:
+class PackageFunction(NamedTuple):
     file: SourceFile
     name: str
     question: str

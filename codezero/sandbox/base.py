@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from codezero.code.assertions import Example, parse_cases
 from codezero.errors import ProblemError
@@ -98,8 +98,7 @@ def _phrase(reason: str) -> str:
     return "".join(character if character.isprintable() else " " for character in reason[:200])
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     code: str  # not fenced
     tests: tuple[str, ...]
     stdio: bool = False  # the tests are `{"input": .., "output": ..}`; else they are assertions

@@ -23,7 +23,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from codezero.errors import SandboxError
 from codezero.sandbox import jail_main
@@ -114,8 +114,7 @@ else:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     printed: bytes = b""  # of stdout; one byte more than it may print, where it prints more
     report: bytes = b""  # what `jail_main` and whoever else had its channel wrote
     status: int | None = None  # exit status, 128 + n after signal n; None: killed because it took or wrote too much

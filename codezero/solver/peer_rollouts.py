@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import Annotated, cast
+from typing import Annotated, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta
@@ -38,8 +38,7 @@ WINDOW = 16  # tokens of the stretch in which a row is least likely
 UNLIKELY, LONG = 0.05, 0.95  # quantiles of the own attempts
 
 
-@dataclass(frozen=True, slots=True)
-class OwnMeasure:
+class OwnMeasure(NamedTuple):
     """Bounds taken from the own attempts of an update."""
 
     least_window: float = LEAST_MEAN_LOGPROB  # nats per token: the least likely stretch of one own attempt in twenty
@@ -114,8 +113,7 @@ Ids = tuple[int, ...]
 Candidate = tuple[ScoredGroup, Ids]  # A group that may be chosen, and its prompt
 
 
-@dataclass(frozen=True, slots=True)
-class External:
+class External(NamedTuple):
     """The peers' part of an update."""
 
     rows: tuple[TrainingRow, ...] = ()  # those that push

@@ -4,7 +4,6 @@ One table each. A phrase, its code and its meaning stand side by side, so that a
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import add, itemgetter, mod, mul, sub
 from typing import Any, Literal, NamedTuple
 
@@ -20,8 +19,7 @@ class Op(NamedTuple):
     constant: Constant = None
 
 
-@dataclass(frozen=True, slots=True)
-class Atom:
+class Atom(NamedTuple):
     """One operation. In the templates `{v}` is the value it works on and `{k}` its constant."""
 
     code: str
@@ -160,8 +158,7 @@ LEVELS = (1, 2, 3, 4, 5)
 Function = Callable[[Any], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """A place for an operation within a kind."""
 
     family: Family
@@ -190,8 +187,7 @@ _RED = _slot(REDUCER)
 _FOLD = _slot(REDUCER, ("sum", "max", "min"), ("sum", "max", "min"))
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramKind:
+class ProgramKind(NamedTuple):
     """One shape of program. Templates name the slots by position."""
 
     level: int

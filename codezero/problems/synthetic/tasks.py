@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from codezero.problems.synthetic.grammar import KINDS, LETTERS, LEVELS, Atom, Op, ProgramKind, Slot
 from codezero.types import Problem, Source, Standing, Worked, problem_id
@@ -205,8 +205,7 @@ Inputs = tuple[Any, ...]
 Case = tuple[Inputs, Any]  # (arguments, expected value)
 
 
-@dataclass(frozen=True, slots=True)
-class SyntheticTask:
+class SyntheticTask(NamedTuple):
     problem: Problem
     spec: Spec
     cases: tuple[Case, ...]  # what the problem's tests assert, as values
