@@ -47,6 +47,9 @@ NO_VERDICT = "attempts without a verdict"
 NOT_BEGUN = "stopped while starting, with nothing to save"
 
 
+Kinds = type[CodeZeroError] | tuple[type[CodeZeroError], ...]
+
+
 class Step(NamedTuple):
     """One iteration: its number, and the round that it is played in."""
 
@@ -193,9 +196,7 @@ class Run:
             self._whole = True
 
     @contextlib.contextmanager
-    def tolerate(
-        self, errors: type[CodeZeroError] | tuple[type[CodeZeroError], ...], *, then: str, most: int = 0
-    ) -> Generator[None]:
+    def tolerate(self, errors: Kinds, *, then: str, most: int = 0) -> Generator[None]:
         """Survive these errors, the only place that does: log, count, go on.
 
         then: the consequence for the iteration. most: failures in a row, the last of which is raised; 0: no limit.

@@ -18,35 +18,29 @@ from codezero.code.dead_code import inner_blocks
 from codezero.code.entry_point import is_rebound
 from codezero.code.scopes import free_names
 
-_OUTSIDE_MODULES = frozenset({
-    "os", "subprocess", "sys", "socket", "shutil", "ctypes", "importlib", "builtins", "pickle", "marshal",
-    "multiprocessing", "threading", "signal", "inspect", "gc", "requests", "urllib", "http", "pathlib", "tempfile",
-    "asyncio", "pty", "resource", "faulthandler", "code", "codeop", "unittest", "pytest", "io", "runpy", "pkgutil",
-    "atexit", "site", "posix", "nt", "_thread", "concurrent", "mmap", "fcntl", "glob", "traceback", "linecache",
-    "tracemalloc", "trace", "pdb", "bdb", "doctest", "shelve", "cffi", "ssl", "select", "selectors", "webbrowser",
-    "fileinput", "mock", "hypothesis", "zipimport", "dis",
-})  # fmt: skip
-_OUTSIDE_CALLS = frozenset({
-    "exec", "eval", "compile", "__import__", "open", "input", "breakpoint", "globals", "locals", "vars", "setattr",
-    "delattr", "exit", "quit", "__builtins__", "__loader__", "__spec__",
-})  # fmt: skip
-_PROGRAM_MODULES = frozenset(("sys", "os", "io", "threading", "resource", "atexit", "fileinput"))
-_PROGRAM_CALLS = frozenset(("input", "open", "exit", "quit"))
-_PROCESS_CALLS = frozenset((
-    "system", "popen", "fork", "kill", "execv", "execve", "execl", "spawnl", "spawnv", "remove", "unlink", "rmdir",
-    "listdir", "walk", "environ", "getenv", "putenv", "scandir", "chmod",
-))  # fmt: skip
-_PLAIN_DUNDERS = frozenset((
-    "__init__", "__name__", "__len__", "__class__", "__doc__", "__next__", "__iter__", "__getitem__", "__setitem__",
-    "__delitem__", "__contains__", "__add__", "__sub__", "__mul__", "__lt__", "__gt__", "__le__", "__ge__", "__str__",
-    "__repr__", "__abs__", "__and__", "__or__", "__xor__", "__new__", "__call__", "__main__", "__slots__",
-))  # fmt: skip
-_HIDING_PLACES = frozenset(("_os", "_sys", "_builtins", "_io", "sys", "builtins", "modules"))
-_FRAMES = frozenset((
-    "f_back", "f_globals", "f_locals", "f_builtins", "tb_frame", "gi_frame", "_getframe", "_current_frames",
-    "__globals__", "__builtins__", "__subclasses__", "__code__", "__closure__", "settrace", "setprofile",
-))  # fmt: skip
-_CHANGES = frozenset(("update", "setdefault", "pop", "clear", "__setitem__", "__delitem__"))
+_LISTED = """
+os subprocess sys socket shutil ctypes importlib builtins pickle marshal multiprocessing threading signal inspect gc
+requests urllib http pathlib tempfile asyncio pty resource faulthandler code codeop unittest pytest io runpy pkgutil
+atexit site posix nt _thread concurrent mmap fcntl glob traceback linecache tracemalloc trace pdb bdb doctest shelve
+cffi ssl select selectors webbrowser fileinput mock hypothesis zipimport dis
+| exec eval compile __import__ open input breakpoint globals locals vars setattr delattr exit quit __builtins__
+__loader__ __spec__
+| sys os io threading resource atexit fileinput
+| input open exit quit
+| system popen fork kill execv execve execl spawnl spawnv remove unlink rmdir listdir walk environ getenv putenv
+scandir chmod
+| __init__ __name__ __len__ __class__ __doc__ __next__ __iter__ __getitem__ __setitem__ __delitem__ __contains__
+__add__ __sub__ __mul__ __lt__ __gt__ __le__ __ge__ __str__ __repr__ __abs__ __and__ __or__ __xor__ __new__ __call__
+__main__ __slots__
+| _os _sys _builtins _io sys builtins modules
+| f_back f_globals f_locals f_builtins tb_frame gi_frame _getframe _current_frames __globals__ __builtins__
+__subclasses__ __code__ __closure__ settrace setprofile
+| update setdefault pop clear __setitem__ __delitem__
+"""
+(
+    _OUTSIDE_MODULES, _OUTSIDE_CALLS, _PROGRAM_MODULES, _PROGRAM_CALLS, _PROCESS_CALLS, _PLAIN_DUNDERS,
+    _HIDING_PLACES, _FRAMES, _CHANGES,
+) = (frozenset(part.split()) for part in _LISTED.split("|"))  # fmt: skip
 
 
 def reaches(tree: ast.Module, nodes: Sequence[ast.AST], *, program: bool) -> set[str]:

@@ -7,7 +7,6 @@
 import argparse
 import os
 import re
-import signal
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -307,9 +306,8 @@ def serve(options: argparse.Namespace) -> int:
     from codezero.ops.judge import build_parts
     from codezero.rollout.client import serving
     from codezero.swarm.identity import Identity
-    from codezero.system.signals import Stop
 
-    token, stop = os.environ.get(TOKEN, ""), Stop()
+    token = os.environ.get(TOKEN, "")
     host = f"[{options.host}]" if ":" in options.host else options.host
     with ExitStack() as stack:
         identity = Identity.load_or_create(Path(config.swarm.identity))
@@ -318,10 +316,7 @@ def serve(options: argparse.Namespace) -> int:
         port = stack.enter_context(serving(app, f"{host}:{options.port}", "--host", token, TOKEN))
         where, peer = f"http://{host}:{port}", identity.peer_id
         answer(options, {"url": where, "peer_id": peer}, f"codezero: judging at {where}, as {peer}")
-        with stop.on_signals():
-            while not stop.wait(1.0):
-                pass
-    return common.INTERRUPTED if stop.received is signal.SIGINT else common.DONE
+        return common.until_signal()
 
 
 def train(options: argparse.Namespace) -> int:

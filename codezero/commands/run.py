@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import os
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -189,9 +188,8 @@ def rollout_host(options: argparse.Namespace) -> int:
     config = composed(options, "rollout.start=1")
     from codezero.rollout.build import start_servers
     from codezero.rollout.client import build_door, serving
-    from codezero.system.signals import Stop
 
-    token, stop, servers = os.environ.get(TOKEN, ""), Stop(), list["RolloutServer"]()
+    token, servers = os.environ.get(TOKEN, ""), list["RolloutServer"]()
     with contextlib.ExitStack() as stack:
         door = build_door(servers, token, MAX_BODY)
         port = stack.enter_context(serving(door, options.listen, "--listen", token))
@@ -199,7 +197,4 @@ def rollout_host(options: argparse.Namespace) -> int:
         host = options.listen.rpartition(":")[0]
         addresses = [f"http://{host}:{port}/{number}" for number in range(len(servers))]
         answer(options, {"servers": addresses}, f"rollout.servers=[{','.join(addresses)}]")
-        with stop.on_signals():
-            while not stop.wait(1.0):
-                pass
-    return common.INTERRUPTED if stop.received is signal.SIGINT else DONE
+        return common.until_signal()

@@ -21,10 +21,12 @@ from codezero.models.base import GroupSampler
 from codezero.stats import bounded_interval
 from codezero.types import Completion, Metrics, mean
 
+Truths = Sequence[Sequence[bool | None]]
+
 
 class Executed(NamedTuple):
     attempts: list[list[Completion]]  # [tasks, samples]
-    passed: list[list[bool | None]]  # [tasks, samples]; None: undecided
+    passed: Truths  # [tasks, samples]; None: undecided
     control: Metrics
 
 
@@ -122,9 +124,7 @@ class HeldOutExam:
         )
 
 
-def executed_metrics(
-    passed: Sequence[Sequence[bool | None]], tasks: Sequence[EvalTask], settings: EvalsConfig, label: str
-) -> Metrics:
+def executed_metrics(passed: Truths, tasks: Sequence[EvalTask], settings: EvalsConfig, label: str) -> Metrics:
     """average@n and pass@n over the problems with at least one decided attempt, with 95 % intervals.
 
     passed: [P, G], None where execution could not tell.

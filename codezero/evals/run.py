@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -42,8 +42,7 @@ BATCH = 8  # tasks of one entry in the log
 ATTEMPTS = 128
 
 
-@dataclass(frozen=True, slots=True)
-class EvalRequest:
+class EvalRequest(NamedTuple):
     set: str
     files: tuple[Path, ...]
     samples: int | None  # None: those of the settings
@@ -66,7 +65,7 @@ class EvalRequest:
         for option, number in (("--start", self.start), ("--limit", self.limit)):
             if number is not None and number < 1:
                 raise ConfigError(f"{option}={number} is out of bounds; it must be 1 or more")
-        return replace(self, samples=samples, ks=ks)
+        return self._replace(samples=samples, ks=ks)
 
 
 def attempts_of(evals: EvalsConfig, given: int | None, most: int) -> int:

@@ -4,7 +4,6 @@ Also which card each of several nodes on one machine gets, decided without loadi
 """
 
 import contextlib
-import dataclasses
 import importlib.util
 import itertools
 import logging
@@ -119,7 +118,7 @@ def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
     def role(name: str, source: str, texts: Texts, learns: SolverConfig | None = None) -> Role:
         source = source_of(source, name)
         nf4 = model.quantize == "nf4" and (adapted or learns is None)
-        shape = dataclasses.replace(shape_of(source, name), nf4=nf4)
+        shape = shape_of(source, name)._replace(nf4=nf4)
         place = same_place(source)
         shared = learns is None and place in frozen
         if learns is None or adapted:

@@ -16,7 +16,6 @@ allocated at the same time: the largest counts. Layers with experts are counted 
 
 import functools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -44,8 +43,7 @@ ADAM, ADAM_8BIT = 8.0, 2 + 2 * 4 / 256
 NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelShape:
+class ModelShape(NamedTuple):
     parameters: int
     layers: int
     hidden: int

@@ -22,7 +22,7 @@ from typing import Annotated, Any, NamedTuple, cast
 import msgspec
 from msgspec import Meta
 
-from codezero.code.assertions import MbppRow, parse_tests
+from codezero.code.assertions import FieldText, MbppRow, parse_tests
 from codezero.code.parsing import parse
 from codezero.errors import ProblemError, translated
 from codezero.sandbox.base import MAX_BYTES
@@ -38,7 +38,6 @@ MAX_CASES_TEXT = 64 * 1024
 MAX_ROWS = 20_000
 MAX_SOLUTIONS = 20  # of a kind, for one problem
 MAX_SOLUTION = 64 * 1024  # characters
-_Text = Annotated[str, Meta(max_length=1 << 20)]
 
 
 class HubSet(NamedTuple):
@@ -64,7 +63,7 @@ SETS = {
 
 
 class _Mbpp(MbppRow, frozen=True):
-    wrong: Annotated[tuple[_Text, ...], Meta(max_length=MAX_SOLUTIONS)] = ()
+    wrong: Annotated[tuple[FieldText, ...], Meta(max_length=MAX_SOLUTIONS)] = ()
 
     def worked(self) -> Worked:
         question, tests, entry = self.parts()
@@ -89,7 +88,7 @@ class _Solutions(msgspec.Struct, frozen=True):
 
 
 class _CodeContests(msgspec.Struct, frozen=True):
-    description: _Text
+    description: FieldText
     public_tests: _Cases
     solutions: _Solutions
     difficulty: int = 0
@@ -129,7 +128,7 @@ class _DeepCoderTest(msgspec.Struct, frozen=True):
 class _DeepCoder(msgspec.Struct, frozen=True):
     """The subset `primeintellect` of DeepCoder-Preview (Luo et al. 2025)."""
 
-    problem: _Text
+    problem: FieldText
     tests: str
     solutions: list[str] = []
 
@@ -181,8 +180,8 @@ def _fitting(tests: Iterable[str], room: int) -> tuple[str, ...]:
 
 
 class _Proposed(msgspec.Struct, frozen=True):
-    question: _Text
-    tests: Annotated[list[_Text], Meta(max_length=200)]
+    question: FieldText
+    tests: Annotated[list[FieldText], Meta(max_length=200)]
     # read off the tests when it is missing; empty: the program reads stdin and writes stdout
     entry_point: Annotated[str, Meta(max_length=128)] | None = None
     level: int | None = None

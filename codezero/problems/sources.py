@@ -261,8 +261,8 @@ class DataSource:
         return None
 
     def state(self) -> SourceState:
-        given = list(self._given)[-MAX_ROWS:]
-        return SourceState(*msgspec.structs.astuple(self._cursor), self._place, given, self._screen.state())
+        at, given = self._cursor, list(self._given)[-MAX_ROWS:]
+        return SourceState(at.epoch, at.shard, at.block, at.layout, self._place, given, self._screen.state())
 
     def restore(self, state: SourceState) -> None:
         self._cursor = _Cursor(state.epoch, state.shard, state.block, state.layout)

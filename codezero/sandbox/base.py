@@ -54,11 +54,7 @@ def _same_line(wanted: str, printed: str) -> bool:
         return False
 
 
-SAME: dict[str, Callable[[str, str], bool]] = {
-    "words": same_output,
-    "decimals": same_decimals,
-    "values": same_values,
-}
+SAME: dict[str, Callable[[str, str], bool]] = {"words": same_output, "decimals": same_decimals, "values": same_values}
 
 
 class Outcome(StrEnum):

@@ -21,7 +21,6 @@ import sys
 import time
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -121,8 +120,7 @@ class Ended(NamedTuple):
     begun: bool = True  # False: the jail did not begin in time, which is not the program's fault
 
 
-@dataclass(frozen=True, slots=True)
-class Jail:
+class Jail(NamedTuple):
     """Limits of a program: processor seconds of a test and of all, by the clock twice as long and two seconds,
     and memory of each process. packages: files and folders that it may import beside the standard library."""
 

@@ -16,7 +16,6 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Annotated, NamedTuple, cast
 
@@ -123,8 +122,7 @@ class External(NamedTuple):
     peers: tuple[tuple[str, int, int], ...] = ()  # (peer id, its groups, those chosen), at most MAX_PEERS
 
 
-@dataclass(frozen=True)
-class PeerReader:
+class PeerReader(NamedTuple):
     """Turns the peers' groups into rows of the own policy. `rows` returns those of one update."""
 
     tokenizer: PreTrainedTokenizerBase

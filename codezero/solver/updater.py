@@ -14,9 +14,8 @@ import logging
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from codezero.config import SolverConfig
 from codezero.solver.batch import Pair, Rows, TrainingRow
@@ -39,8 +38,7 @@ Lines = Sequence[Sequence[float]]
 Learner: TypeAlias = "TrlLearner | RemoteLearner"  # in this process, or in processes of its own
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(NamedTuple):
     """Over all tokens of `rows`; None where there is none. Its fields are metrics."""
 
     rows: int = 0
@@ -106,7 +104,7 @@ class Updater:
             logger.warning("ALARM: the sampler %s (%.2g)", self._alarm, mismatch.mean)
         elif before and not self._alarm:
             logger.warning("sampler and learner agree again")
-        figures = dataclasses.asdict(mismatch) | {"alarm": self._alarm or None}
+        figures = mismatch._asdict() | {"alarm": self._alarm or None}
         return {f"mismatch_{name}": value for name, value in figures.items()}
 
 
