@@ -26,8 +26,7 @@ from codezero.types import Metrics, Problem, RolloutGroup, ScoredGroup, mean
 
 if TYPE_CHECKING:
     from codezero.evaluator.base import Evaluator
-    from codezero.models.generation import Sampler
-    from codezero.models.trailing import TrailingSampler
+    from codezero.models.generation import Sampler, TrailingSampler
     from codezero.problems.stream import MixedStream
     from codezero.solver.solver import GrpoSolver
     from codezero.solver.updater import Learner
@@ -76,7 +75,7 @@ def build_attempts(
     stack: ExitStack,
 ) -> Attempts:
     """Attempts ahead of the update that they serve where the settings ask for it, else in step with it."""
-    from codezero.models.trailing import TrailingSampler
+    from codezero.models.generation import TrailingSampler
     from codezero.rollout.client import RolloutServers
 
     servers: Callable[[], Metrics] = sampler.backend.metrics if isinstance(sampler.backend, RolloutServers) else dict

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NoReturn
 
-from codezero.commands import account, export, inspect, market, measure, rollout, run
+from codezero.commands import account, inspect, measure, run
 from codezero.commands.common import DONE, FAILED, USAGE, Commands, say
 from codezero.errors import CodeZeroError, ConfigError, IdentityError, InviteError, ProblemError, WalletError
 from codezero.models import isolate
@@ -88,7 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="codezero", usage=usage, description=ABOUT, epilog=EPILOG, formatter_class=raw)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = Commands(parser)
-    for module in (run, inspect, account, measure, export, market, rollout):
+    for module in (run, inspect, account, measure):
         module.add(commands)
     rows = list[str]()
     for purpose, names in PURPOSES.items():

@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from codezero.config import NodeConfig, RunConfig
 from codezero.errors import ChainError, CodeZeroError, ConfigError, DiskFullError, FailedRunError, RankError, translated
@@ -30,18 +30,7 @@ from codezero.monitor.logs import log_survived, setup_logging
 from codezero.monitor.monitor import RunMonitor
 from codezero.monitor.terminal import Screen, choose_view
 from codezero.swarm.identity import Identity
-from codezero.system.signals import (
-    ASKED,
-    CUT,
-    FAILED,
-    FINISHING_SECONDS,
-    INTERRUPTED,
-    Overdue,
-    Stop,
-    again,
-    end_with_parent,
-    leave,
-)
+from codezero.system import signals
 from codezero.system.state import KnownRound, Persistent
 from codezero.types import Metrics, ScoredGroup
 
@@ -58,8 +47,10 @@ NO_VERDICT = "attempts without a verdict"
 NOT_BEGUN = "stopped while starting, with nothing to save"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+Kinds = type[CodeZeroError] | tuple[type[CodeZeroError], ...]
+
+
+class Step(NamedTuple):
     """One iteration: its number, and the round that it is played in."""
 
     iteration: int
@@ -97,7 +88,7 @@ def starting(
     Yields the own peer id too. What ends the block stands in the log with its trace. Raises ConfigError and
     IdentityError.
     """
-    end_with_parent()
+    signals.end_with_parent()
     unwritable = f"run.logs={config.run.logs} cannot be written"
     with translated(ConfigError, unwritable, OSError, mend="choose another folder"):
         setup_logging(Path(config.run.logs), secrets_of(config))
@@ -105,13 +96,13 @@ def starting(
     monitor = build_monitor(config, folder, peer_id, view or choose_view("plain"))
 
     def answer(which: signal.Signals, _before: int) -> None:
-        leave(which, lambda: monitor.cut(NOT_BEGUN))
+        signals.leave(which, lambda: monitor.cut(NOT_BEGUN))
 
-    with Stop().on_signals(answer=answer), contextlib.ExitStack() as stack:
+    with signals.Stop().on_signals(answer=answer), contextlib.ExitStack() as stack:
         try:
             yield monitor, stack, peer_id
         except Exception:
-            logger.info(FAILED, exc_info=True)
+            logger.info(signals.FAILED, exc_info=True)
             raise
 
 
@@ -131,13 +122,13 @@ class Run:
         parts: Mapping[str, Persistent],
         *,
         pushes: "HubPushes | None" = None,
-        finishing_seconds: float = FINISHING_SECONDS,
+        finishing_seconds: float = signals.FINISHING_SECONDS,
     ) -> None:
         """parts: whose state a checkpoint holds. pushes: of checkpoints to the hub.
 
         finishing_seconds: after a signal, for the iteration in flight and its checkpoint.
         """
-        self.stop = Stop()
+        self.stop = signals.Stop()
         self.reason = ""  # why the run ends; empty while it goes on
         self.kept = 0  # the iteration of the newest checkpoint
         self.measured = False  # it has figures of an exam; one that begins with another run's checkpoint has none
@@ -166,21 +157,21 @@ class Run:
     ) -> bool:
         self._signals.__exit__(kind, error, trace)
         useless = not self._useful and self._useless > 0
-        if isinstance(error, Overdue):
-            self.reason = CUT
+        if isinstance(error, signals.Overdue):
+            self.reason = signals.CUT
             late = "the iteration in flight took over %g s after the signal; the next start goes on from iteration %d"
             logger.warning(late, self._finishing_seconds, self.kept)
         elif error is not None:
-            self.reason = FAILED
-        self.monitor.close(FAILED if useless else self.reason)
-        if useless and (error is None or isinstance(error, Overdue)):
+            self.reason = signals.FAILED
+        self.monitor.close(signals.FAILED if useless else self.reason)
+        if useless and (error is None or isinstance(error, signals.Overdue)):
             vital = ((then, failures) for then, failures in self.failures.items() if failures.first)
             why = [f"{then} ({each.in_a_row or self._useless} times), first {each.first}" for then, each in vital]
             failed = f"nothing came of any of this start's iterations: {'; '.join(why) or 'no attempts'}"
             if self.stop.received is not signal.SIGINT:
                 raise FailedRunError(failed)
             logger.error("%s", failed)
-        return isinstance(error, Overdue)
+        return isinstance(error, signals.Overdue)
 
     def steps(self) -> Iterator[Step]:
         """Iterations until a limit or a signal; from the newest checkpoint again after one that lost its trainer."""
@@ -193,7 +184,7 @@ class Run:
             if not self._whole:
                 self._repeats[self.kept] += 1
                 self._restore()
-                iteration, self.reason = self.kept, ASKED if self.stop else ""
+                iteration, self.reason = self.kept, signals.ASKED if self.stop else ""
 
     @contextlib.contextmanager
     def repeatable(self, step: Step) -> Generator[None]:
@@ -205,9 +196,7 @@ class Run:
             self._whole = True
 
     @contextlib.contextmanager
-    def tolerate(
-        self, errors: type[CodeZeroError] | tuple[type[CodeZeroError], ...], *, then: str, most: int = 0
-    ) -> Generator[None]:
+    def tolerate(self, errors: Kinds, *, then: str, most: int = 0) -> Generator[None]:
         """Survive these errors, the only place that does: log, count, go on.
 
         then: the consequence for the iteration. most: failures in a row, the last of which is raised; 0: no limit.
@@ -236,7 +225,7 @@ class Run:
     def is_last(self, step: Step) -> bool:
         """A limit ends the run with this iteration; after a signal nothing is measured once more."""
         self.reason = self._reached(step.iteration)
-        return bool(self.reason) and self.reason != ASKED
+        return bool(self.reason) and self.reason != signals.ASKED
 
     def record(self, step: Step, row: Metrics, judged: Sequence[ScoredGroup], *, useful: bool) -> None:
         """Write and show the row of an iteration. useful: whether anything came of it; else it is not saved."""
@@ -254,7 +243,7 @@ class Run:
 
     def save(self, step: Step) -> None:
         """Write a checkpoint, if it is due or the run ends. A row without its checkpoint is dropped by a restart."""
-        self.reason = self.reason or (ASKED if self.stop else self._learned_enough())
+        self.reason = self.reason or (signals.ASKED if self.stop else self._learned_enough())
         best = self._settings.keep == "best"
         due = self.reason or time.monotonic() - self._saved >= self._settings.checkpoint_seconds
         if not self._useful or not (due or (best and self.examined == step.iteration)):
@@ -277,7 +266,7 @@ class Run:
         """Why the run ends here; empty: it does not."""
         limits = self._settings
         if self.stop:
-            return ASKED
+            return signals.ASKED
         if limits.max_iterations and iteration >= limits.max_iterations:
             return "max_iterations reached"
         late = limits.max_minutes and time.monotonic() - self._began >= 60 * limits.max_minutes
@@ -304,6 +293,6 @@ class Run:
     def _answer(self, which: signal.Signals, before: int) -> None:
         """Say what a signal brings about; the second ends the process. Runs in a thread of its own."""
         if before:
-            leave(which, lambda: self.monitor.cut(INTERRUPTED))
+            signals.leave(which, lambda: self.monitor.cut(signals.INTERRUPTED))
         doing = f"saving iteration {self._in_flight}" if self._in_flight else "finishing what was begun"
-        self.monitor.say(f"stopping: {doing}, up to {self._finishing_seconds:g} s; {again(which)}")
+        self.monitor.say(f"stopping: {doing}, up to {self._finishing_seconds:g} s; {signals.again(which)}")

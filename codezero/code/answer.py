@@ -9,7 +9,7 @@ import ast
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from codezero.code.canonical import defined_names
 from codezero.code.entry_point import find_entry, reads, writes
@@ -27,17 +27,16 @@ _MARK = re.compile(r"^([ \t]*)((?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}|~{3,})([^\n`]
 _REQUESTED = re.compile(r"`+[ \t]*(?:python|py)", re.IGNORECASE)
 _STATEMENT = re.compile(r"^(?:import |from \S+ import |(?:async )?def |class |@|\w+ *= *)", re.MULTILINE)
 _PYTHON = re.compile(r"[{.]*(?:python|py)[\d.]*(?![a-z])", re.IGNORECASE)
+_Trees = Sequence[ast.Module | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     code: str | None  # None: there is none to be read
     closed: bool = False  # its fence has an end; False when the attempt was cut off
     flaw: str = ""  # why the form is not the one asked for, one closed ```python block; or why there is no code
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(NamedTuple):
     code: str
     closed: bool
     language: str
@@ -53,7 +52,7 @@ def read_answer(text: str, entry_point: str, block: str = "best") -> Answer:
     blocks = list(_blocks(text))
     if generous and blocks and not blocks[-1].closed:
         complete = _complete(blocks[-1].code[:MAX_BYTES]).rstrip("\n")
-        blocks += [replace(blocks.pop(), code=complete)] if _answers(complete, entry_point) is not None else []
+        blocks += [blocks.pop()._replace(code=complete)] if _answers(complete, entry_point) is not None else []
     requested = [block for block in blocks if block.requested]
     if block == "only":
         return _only(requested)
@@ -162,7 +161,7 @@ def _block(opened: re.Match[str], code: str, *, closed: bool) -> _Block:
     return _Block(code, closed, opened[4].strip(), requested)
 
 
-def _last_version(trees: Sequence[ast.Module | None], entry: str, *, methods: bool) -> int | None:
+def _last_version(trees: _Trees, entry: str, *, methods: bool) -> int | None:
     """Find the last program; one that reads comes before one that only writes, as examples do."""
     added = [None if tree is None else _addition(tree, entry) for tree in trees]
     defining = [at for at, text in enumerate(added) if text == "" or (methods and text is not None)]
@@ -184,9 +183,7 @@ def _addition(tree: ast.Module, entry: str) -> str | None:
     return None
 
 
-def _helpers(
-    tree: ast.Module, earlier: Sequence[ast.Module | None], later: Sequence[ast.Module | None], entry: str
-) -> str:
+def _helpers(tree: ast.Module, earlier: _Trees, later: _Trees, entry: str) -> str:
     """The source of the definitions in other blocks that `tree` uses and lacks; of two, the one right before it."""
     sources: dict[str, ast.stmt] = {}
     for other in (*later[::-1], *earlier):

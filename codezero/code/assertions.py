@@ -7,9 +7,8 @@ import ast
 import functools
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -21,11 +20,10 @@ from codezero.types import Problem, Source, problem_id
 MAX_TESTS = 200
 MAX_CASE = 64 * 1024  # characters of one stdin/stdout test
 MAX_EXAMPLES, MAX_EXAMPLE = 8, 300  # examples shown to a judge, and characters of the input or output of one
-_Text = Annotated[str, Meta(max_length=1 << 20)]
+FieldText = Annotated[str, Meta(max_length=1 << 20)]  # of a row; HumanEval's longest test has less than 100,000
 
 
-@dataclass(frozen=True, slots=True)
-class EntryCall:
+class EntryCall(NamedTuple):
     npos: int  # positional arguments; a starred one counts as none
     keywords: tuple[str, ...]
     args: tuple[str | None, ...]  # positional, then keyword arguments, as literals; None where one is no literal
@@ -124,13 +122,13 @@ def parse_tests(
 class MbppRow(msgspec.Struct, frozen=True):
     """A row of MBPP; `text` in the full set is `prompt` in the sanitised one."""
 
-    test_list: Annotated[list[_Text], Meta(min_length=1, max_length=MAX_TESTS)]
+    test_list: Annotated[list[FieldText], Meta(min_length=1, max_length=MAX_TESTS)]
     task_id: int = 0
-    text: _Text = ""
-    prompt: _Text = ""
-    test_setup_code: _Text = ""
-    test_imports: Annotated[list[_Text], Meta(max_length=MAX_TESTS)] = []
-    code: _Text = ""
+    text: FieldText = ""
+    prompt: FieldText = ""
+    test_setup_code: FieldText = ""
+    test_imports: Annotated[list[FieldText], Meta(max_length=MAX_TESTS)] = []
+    code: FieldText = ""
     entry_point: Annotated[str, Meta(max_length=128)] = ""  # of own rows; MBPP has none, and it is read off the tests
 
     def parts(self) -> tuple[str, tuple[str, ...], str]:
@@ -232,8 +230,6 @@ def names_left_open_by(tests: tuple[str, ...]) -> set[str]:
     defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
     return used - defined - names_imported(*trees) - names_bound(*trees) - BUILTINS
 
-
-# ------------------------------------------------------------------ kinds of arguments
 
 # A kind is a word: `int`, `bool`, `float`, `str`; `[int]`, a list of them; `[]`, an empty one; `any`.
 Kind = str

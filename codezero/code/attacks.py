@@ -12,54 +12,35 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
+from codezero.code import parsing
 from codezero.code.assertions import names_left_open_by, names_used_by
 from codezero.code.dead_code import inner_blocks
 from codezero.code.entry_point import is_rebound
-from codezero.code.parsing import (
-    BUILTINS,
-    FunctionNode,
-    Known,
-    called,
-    dotted,
-    fold,
-    names,
-    names_bound,
-    names_imported,
-    own_nodes,
-    parse,
-    truth,
-)
 from codezero.code.scopes import free_names
 
-_OUTSIDE_MODULES = frozenset({
-    "os", "subprocess", "sys", "socket", "shutil", "ctypes", "importlib", "builtins", "pickle", "marshal",
-    "multiprocessing", "threading", "signal", "inspect", "gc", "requests", "urllib", "http", "pathlib", "tempfile",
-    "asyncio", "pty", "resource", "faulthandler", "code", "codeop", "unittest", "pytest", "io", "runpy", "pkgutil",
-    "atexit", "site", "posix", "nt", "_thread", "concurrent", "mmap", "fcntl", "glob", "traceback", "linecache",
-    "tracemalloc", "trace", "pdb", "bdb", "doctest", "shelve", "cffi", "ssl", "select", "selectors", "webbrowser",
-    "fileinput", "mock", "hypothesis", "zipimport", "dis",
-})  # fmt: skip
-_OUTSIDE_CALLS = frozenset({
-    "exec", "eval", "compile", "__import__", "open", "input", "breakpoint", "globals", "locals", "vars", "setattr",
-    "delattr", "exit", "quit", "__builtins__", "__loader__", "__spec__",
-})  # fmt: skip
-_PROGRAM_MODULES = frozenset(("sys", "os", "io", "threading", "resource", "atexit", "fileinput"))
-_PROGRAM_CALLS = frozenset(("input", "open", "exit", "quit"))
-_PROCESS_CALLS = frozenset((
-    "system", "popen", "fork", "kill", "execv", "execve", "execl", "spawnl", "spawnv", "remove", "unlink", "rmdir",
-    "listdir", "walk", "environ", "getenv", "putenv", "scandir", "chmod",
-))  # fmt: skip
-_PLAIN_DUNDERS = frozenset((
-    "__init__", "__name__", "__len__", "__class__", "__doc__", "__next__", "__iter__", "__getitem__", "__setitem__",
-    "__delitem__", "__contains__", "__add__", "__sub__", "__mul__", "__lt__", "__gt__", "__le__", "__ge__", "__str__",
-    "__repr__", "__abs__", "__and__", "__or__", "__xor__", "__new__", "__call__", "__main__", "__slots__",
-))  # fmt: skip
-_HIDING_PLACES = frozenset(("_os", "_sys", "_builtins", "_io", "sys", "builtins", "modules"))
-_FRAMES = frozenset((
-    "f_back", "f_globals", "f_locals", "f_builtins", "tb_frame", "gi_frame", "_getframe", "_current_frames",
-    "__globals__", "__builtins__", "__subclasses__", "__code__", "__closure__", "settrace", "setprofile",
-))  # fmt: skip
-_CHANGES = frozenset(("update", "setdefault", "pop", "clear", "__setitem__", "__delitem__"))
+_LISTED = """
+os subprocess sys socket shutil ctypes importlib builtins pickle marshal multiprocessing threading signal inspect gc
+requests urllib http pathlib tempfile asyncio pty resource faulthandler code codeop unittest pytest io runpy pkgutil
+atexit site posix nt _thread concurrent mmap fcntl glob traceback linecache tracemalloc trace pdb bdb doctest shelve
+cffi ssl select selectors webbrowser fileinput mock hypothesis zipimport dis
+| exec eval compile __import__ open input breakpoint globals locals vars setattr delattr exit quit __builtins__
+__loader__ __spec__
+| sys os io threading resource atexit fileinput
+| input open exit quit
+| system popen fork kill execv execve execl spawnl spawnv remove unlink rmdir listdir walk environ getenv putenv
+scandir chmod
+| __init__ __name__ __len__ __class__ __doc__ __next__ __iter__ __getitem__ __setitem__ __delitem__ __contains__
+__add__ __sub__ __mul__ __lt__ __gt__ __le__ __ge__ __str__ __repr__ __abs__ __and__ __or__ __xor__ __new__ __call__
+__main__ __slots__
+| _os _sys _builtins _io sys builtins modules
+| f_back f_globals f_locals f_builtins tb_frame gi_frame _getframe _current_frames __globals__ __builtins__
+__subclasses__ __code__ __closure__ settrace setprofile
+| update setdefault pop clear __setitem__ __delitem__
+"""
+(
+    _OUTSIDE_MODULES, _OUTSIDE_CALLS, _PROGRAM_MODULES, _PROGRAM_CALLS, _PROCESS_CALLS, _PLAIN_DUNDERS,
+    _HIDING_PLACES, _FRAMES, _CHANGES,
+) = (frozenset(part.split()) for part in _LISTED.split("|"))  # fmt: skip
 
 
 def reaches(tree: ast.Module, nodes: Sequence[ast.AST], *, program: bool) -> set[str]:
@@ -69,14 +50,14 @@ def reaches(tree: ast.Module, nodes: Sequence[ast.AST], *, program: bool) -> set
     if program:
         modules, calls = modules - _PROGRAM_MODULES, calls - _PROGRAM_CALLS
     reached = {name for name in _imports(nodes) if name in modules or name == "."}
-    if suspects := calls & names(tree):
+    if suspects := calls & parsing.names(tree):
         reached |= suspects & free_names(tree)
     owners = _module_names(nodes)
     for node in nodes:
-        owner, _, name = dotted(node).rpartition(".")
+        owner, _, name = parsing.dotted(node).rpartition(".")
         if owner in owners and name in (_PROCESS_CALLS if program else _HIDING_PLACES):
             reached.add(f"{owner}.{name}")
-        if isinstance(node, ast.Call) and called(node) == "getattr":
+        if isinstance(node, ast.Call) and parsing.called(node) == "getattr":
             reached |= {"getattr" for name in node.args[1:2] if not isinstance(name, ast.Constant)}
     return reached
 
@@ -124,7 +105,7 @@ def _overwritten(node: ast.AST, modules: set[str], program: bool) -> str:
             return "a namespace"
         case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _CHANGES:
             return "a namespace" if _is_namespace(owner, modules) else ""
-        case ast.Call(args=[ast.Name(id=owner), *_]) if called(node) in ("setattr", "delattr"):
+        case ast.Call(args=[ast.Name(id=owner), *_]) if parsing.called(node) in ("setattr", "delattr"):
             return owner if owner in modules or owner == "__builtins__" else ""
         case _:
             return ""
@@ -133,19 +114,20 @@ def _overwritten(node: ast.AST, modules: set[str], program: bool) -> str:
 def _is_namespace(node: ast.expr, modules: set[str]) -> bool:
     match node:
         case ast.Attribute(value=owner, attr="__dict__"):
-            return dotted(owner) != "self"
+            return parsing.dotted(owner) != "self"
         case ast.Attribute(value=ast.Name(id=owner), attr="modules" | "environ"):
             return owner in modules
         case _:
-            return dotted(node) == "__builtins__" or called(node) in ("globals", "vars", "locals")
+            return parsing.dotted(node) == "__builtins__" or parsing.called(node) in ("globals", "vars", "locals")
 
 
 def _ends(node: ast.AST, modules: set[str]) -> bool:
     """A function that ends the process has its tests never fail."""
     if isinstance(node, ast.Raise) and node.exc is not None:
-        return "SystemExit" in (dotted(node.exc), called(node.exc))
-    owner, _, name = dotted(node).rpartition(".")
-    leaves = called(node) in ("exit", "quit", "_exit") or (called(node) == "sys.exit" and "sys" in modules)
+        return "SystemExit" in (parsing.dotted(node.exc), parsing.called(node.exc))
+    owner, _, name = parsing.dotted(node).rpartition(".")
+    function = parsing.called(node)
+    leaves = function in ("exit", "quit", "_exit") or (function == "sys.exit" and "sys" in modules)
     return leaves or (owner in modules and name in ("_exit", "abort", "kill"))
 
 
@@ -171,7 +153,7 @@ def _imports(nodes: Sequence[ast.AST]) -> Iterator[str]:
 
 
 def _module_names(nodes: Sequence[ast.AST]) -> set[str]:
-    return names_imported(*(node for node in nodes if isinstance(node, ast.Import)))
+    return parsing.names_imported(*(node for node in nodes if isinstance(node, ast.Import)))
 
 
 _SPOKEN_TO_JUDGE = re.compile(  # comments included; milder text is only removed or masked (`canonical.py`)
@@ -187,7 +169,7 @@ _VALUE_TYPES = frozenset((
 ))  # fmt: skip
 _QUESTIONS = ("isinstance", "issubclass", "hasattr", "callable", "bool", "print")  # calls that compare nothing
 
-Method = FunctionNode | ast.Lambda
+Method = parsing.FunctionNode | ast.Lambda
 
 
 def attacks(
@@ -196,7 +178,7 @@ def attacks(
     """Reasons for quarantine. `nodes`: all of `tree`. `entry` is empty for a program that reads stdin."""
     if spoken := _SPOKEN_TO_JUDGE.search(code):
         yield f"speaks to the judge: {spoken[0]}"
-    redefined = _redefined(tree, nodes) & (BUILTINS | names_used_by(tests)) - {entry} if entry else set[str]()
+    redefined = _redefined(tree, nodes) & (parsing.BUILTINS | names_used_by(tests)) - {entry} if entry else set[str]()
     redefined -= _helpers(tree, tests, question)
     if redefined:
         yield f"redefines {min(redefined)}"
@@ -214,19 +196,19 @@ def _redefined(tree: ast.Module, nodes: Sequence[ast.AST]) -> set[str]:
     """Names bound for the whole module."""
     bound = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
     for node in tree.body:
-        if isinstance(node, FunctionNode | ast.ClassDef):
+        if isinstance(node, parsing.FunctionNode | ast.ClassDef):
             bound.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             # importing `pow` from math is no ruse; calling something else by its name is
             bound |= {alias.asname for alias in node.names if alias.asname and alias.asname != alias.name}
         else:
-            bound |= names_bound(node)
+            bound |= parsing.names_bound(node)
     return bound
 
 
 def _helpers(tree: ast.Module, tests: tuple[str, ...], question: str) -> set[str]:
     """Names the code may define too: what tests call and nobody defines, or what the question defines, unchanged."""
-    defined = {node.name: node for node in tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
+    defined = {node.name: node for node in tree.body if isinstance(node, parsing.FunctionNode | ast.ClassDef)}
     return {
         name
         for name in names_left_open_by(tests) & defined.keys()
@@ -242,7 +224,7 @@ def _given(question: str, name: str) -> str | None:
     first, *rest = question[start.start() :].splitlines()
     deeper = start[1] + " "
     body = takewhile(lambda line: not line.strip() or line.replace("\t", " ").startswith(deeper), rest)
-    tree, _ = parse(textwrap.dedent("\n".join((first, *body))))
+    tree, _ = parsing.parse(textwrap.dedent("\n".join((first, *body))))
     return ast.dump(tree.body[0]) if tree is not None and tree.body else ""
 
 
@@ -253,8 +235,8 @@ def _returns_its_own_equality(tree: ast.Module, entry: str) -> str:
     if not classes:
         return ""
     for node in tree.body:
-        if isinstance(node, FunctionNode) and node.name == entry:
-            parts = list(own_nodes(node))
+        if isinstance(node, parsing.FunctionNode) and node.name == entry:
+            parts = list(parsing.own_nodes(node))
             pairs = ((target, part.value) for part in parts if isinstance(part, ast.Assign) for target in part.targets)
             assigned = {target.id: value for target, value in pairs if isinstance(target, ast.Name)}
             returned = (part.value for part in parts if isinstance(part, ast.Return) and part.value is not None)
@@ -280,8 +262,8 @@ def _makes(value: ast.expr, classes: set[str], assigned: dict[str, ast.expr]) ->
 
 def _signs(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Find the signs of an equality that does not compare, among all nodes of a module."""
-    functions = {node.name: node for node in nodes if isinstance(node, FunctionNode)}
-    known: Known = {}
+    functions = {node.name: node for node in nodes if isinstance(node, parsing.FunctionNode)}
+    known: parsing.Known = {}
     for node in nodes:
         match node:
             case ast.ClassDef():
@@ -294,8 +276,8 @@ def _signs(nodes: Sequence[ast.AST]) -> Iterator[str]:
                     yield from _replaced(target, value, functions)
             case ast.keyword(arg=name) if name in _EQUALITY:
                 yield f"{name} is handed over by name"
-            case ast.Constant() | ast.BinOp() | ast.JoinedStr() if fold(node, known) in _EQUALITY:
-                yield f"{fold(node, known)} is handed over by name"
+            case ast.Constant() | ast.BinOp() | ast.JoinedStr() if parsing.fold(node, known) in _EQUALITY:
+                yield f"{parsing.fold(node, known)} is handed over by name"
             case _:
                 pass
 
@@ -318,12 +300,12 @@ def _members(node: ast.ClassDef) -> Iterator[tuple[str, ast.AST]]:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield name, statement
             case ast.Assign(targets=targets, value=value):
-                yield from ((name, value) for name in names(*targets))
+                yield from ((name, value) for name in parsing.names(*targets))
             case _:
                 pass
 
 
-def _replaced(target: ast.expr, value: ast.expr, functions: dict[str, FunctionNode]) -> Iterator[str]:
+def _replaced(target: ast.expr, value: ast.expr, functions: dict[str, parsing.FunctionNode]) -> Iterator[str]:
     """`__eq__ = ...` in a class body, `C.__eq__ = ...`, and both among several targets."""
     for part in ast.walk(target):
         name = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
@@ -338,7 +320,7 @@ def _says_yes(method: Method) -> bool:
     """True if it may answer anything but False, NotImplemented or None without comparing its two arguments."""
     if isinstance(method, ast.Lambda):
         return not _Comparer(method, []).honest(method.body)
-    nodes = list(own_nodes(method))
+    nodes = list(parsing.own_nodes(method))
     comparer = _Comparer(method, nodes)
     # after `self.value = other` they are equal indeed
     changed = [node for node in nodes if isinstance(node, ast.Attribute | ast.Subscript)]
@@ -348,7 +330,7 @@ def _says_yes(method: Method) -> bool:
     returned = list(_returns(method.body, comparer, False))
     dishonest = any(not (guarded or comparer.honest(value)) for value, guarded in returned)
     # a comparison whose outcome makes no difference is none
-    return dishonest or (bool(returned) and all(truth(value) is True for value, _ in returned))
+    return dishonest or (bool(returned) and all(parsing.truth(value) is True for value, _ in returned))
 
 
 def _returns(block: list[ast.stmt], comparer: "_Comparer", guarded: bool) -> Iterator[tuple[ast.expr, bool]]:
@@ -356,7 +338,7 @@ def _returns(block: list[ast.stmt], comparer: "_Comparer", guarded: bool) -> Ite
     for statement in block:
         if isinstance(statement, ast.Return) and statement.value is not None:
             yield statement.value, guarded
-        if isinstance(statement, FunctionNode | ast.ClassDef):
+        if isinstance(statement, parsing.FunctionNode | ast.ClassDef):
             continue
         tests = (node.test for node in ast.walk(statement) if isinstance(node, ast.If | ast.While | ast.Assert))
         guarded = guarded or any(map(comparer.real, tests))
@@ -369,19 +351,20 @@ class _Comparer:
 
     def __init__(self, method: Method, nodes: Sequence[ast.AST]) -> None:
         """`nodes`: where variables are computed."""
-        flows = [(target, node.value) for node in nodes if isinstance(node, ast.Assign) for target in node.targets]
-        flows += [(node.target, node.iter) for node in nodes if isinstance(node, ast.For | ast.comprehension)]
+        pairs = [(target, node.value) for node in nodes if isinstance(node, ast.Assign) for target in node.targets]
+        pairs += [(node.target, node.iter) for node in nodes if isinstance(node, ast.For | ast.comprehension)]
+        flows = [(parsing.names(target), parsing.names(value)) for target, value in pairs]
         plain = [parameter.arg for parameter in (*method.args.posonlyargs, *method.args.args)]
         self.sides = set(plain[:1]), set(plain[1:2])
         for side in self.sides:
-            while more := {name for target, value in flows if names(value) & side for name in names(target)} - side:
+            while more := set[str]().union(*(targets for targets, values in flows if values & side)) - side:
                 side.update(more)
 
     def honest(self, value: ast.expr) -> bool:
         """False and its like, or a comparison."""
-        if truth(value) is False or (isinstance(value, ast.Name) and value.id == "NotImplemented"):
+        if parsing.truth(value) is False or (isinstance(value, ast.Name) and value.id == "NotImplemented"):
             return True
-        return truth(value) is None and self.real(value)
+        return parsing.truth(value) is None and self.real(value)
 
     def real(self, value: ast.expr) -> bool:
         match value:
@@ -398,7 +381,7 @@ class _Comparer:
             case ast.Call(func=ast.Name(id=name)) if name in _QUESTIONS:
                 return False
             case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super"))), args=args):
-                return any(names(argument) & self.sides[1] for argument in args)
+                return any(parsing.names(argument) & self.sides[1] for argument in args)
             case ast.Call(func=function, args=args):
                 return self._both([function, *args])
             case ast.Name(id=name):
@@ -407,5 +390,5 @@ class _Comparer:
                 return False
 
     def _both(self, parts: list[ast.expr]) -> bool:
-        mentioned = names(*parts)
+        mentioned = parsing.names(*parts)
         return bool(mentioned & self.sides[0]) and bool(mentioned & self.sides[1])

@@ -13,18 +13,6 @@ from typing import TypeVar
 
 from codezero.code import parsing
 from codezero.code.dead_code import blocks, drop_padding, droppable, live, without_unused_functions
-from codezero.code.parsing import (
-    BUILTINS,
-    FunctionNode,
-    Known,
-    called,
-    declared,
-    fold,
-    names_bound,
-    names_imported,
-    names_loaded,
-    truth,
-)
 from codezero.code.scopes import rename
 
 MASK = "<STR>"
@@ -67,17 +55,17 @@ def clean(tree: ast.Module, entry: str, helpers: Collection[str] = ()) -> None:
     wanted, kept = {entry, *helpers}, set[ast.stmt]()
     while fresh := {node for node, defines in waiting if defines is None or defines & wanted} - kept:
         kept |= fresh
-        wanted |= names_loaded(*fresh) | declared(*fresh)
+        wanted |= parsing.names_loaded(*fresh) | parsing.declared(*fresh)
     tree.body = [node for node in statements if node in kept]
 
 
 def respell(tree: ast.Module, entry: str, *, parameters: Sequence[str] | None, helpers: Collection[str] = ()) -> None:
     """Give what `clean` left its new names."""
-    for function in [node for node in ast.walk(tree) if isinstance(node, FunctionNode)]:
+    for function in [node for node in ast.walk(tree) if isinstance(node, parsing.FunctionNode)]:
         match function.body[-2:]:  # `result = E; return result` at its end is `return E`
             case [ast.Assign(targets=[ast.Name(id=name)], value=value), ast.Return(value=ast.Name(id=returned))]:
                 mentions = sum(isinstance(node, ast.Name) and node.id == name for node in ast.walk(function))
-                if name == returned and mentions == 2 and name not in declared(function):
+                if name == returned and mentions == 2 and name not in parsing.declared(function):
                     function.body[-2:] = [ast.Return(value)]
             case _:
                 pass
@@ -89,7 +77,7 @@ def _sweep(tree: ast.Module) -> bool:
     """Take from every function what only seems to do something; True when anything went."""
     swept = False
     for node in reversed(list(ast.walk(tree))):  # inner functions first
-        if isinstance(node, FunctionNode):
+        if isinstance(node, parsing.FunctionNode):
             while drop_padding(node) or without_unused_functions(node):
                 swept = True
     return swept
@@ -112,10 +100,10 @@ def stated_parameters(question: str, entry: str) -> tuple[str, ...] | None:
 
 class _Undress(ast.NodeTransformer):
     def __init__(self, tree: ast.Module) -> None:
-        known: Known = {}
+        known: parsing.Known = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.JoinedStr | ast.BinOp):
-                fold(node, known)
+                parsing.fold(node, known)
         self._built = {key for key, value in known.items() if isinstance(value, str) and _suspicious(value)}
 
     def generic_visit(self, node: _N) -> _N:
@@ -138,7 +126,7 @@ class _Undress(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> ast.stmt | list[ast.stmt]:
         self.generic_visit(node)
-        decided = truth(node.test)
+        decided = parsing.truth(node.test)
         if decided is None:
             return node
         taken, skipped = (node.body, node.orelse) if decided else (node.orelse, node.body)
@@ -146,7 +134,7 @@ class _Undress(ast.NodeTransformer):
 
     def visit_While(self, node: ast.While) -> ast.stmt | list[ast.stmt]:
         self.generic_visit(node)
-        dead = truth(node.test) is False and droppable([ast.Expr(node.test), *node.body])
+        dead = parsing.truth(node.test) is False and droppable([ast.Expr(node.test), *node.body])
         return (node.orelse or [ast.Pass()]) if dead else node
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
@@ -176,7 +164,7 @@ _SHOWING = frozenset(("print", "str", "repr", "len", "list", "tuple", "set", "so
 def _is_overwritten(statements: Sequence[ast.stmt], at: int) -> bool:
     """True if the function at `at` is replaced by another before anything can have called it."""
     function = statements[at]
-    if not isinstance(function, FunctionNode) or function.decorator_list:
+    if not isinstance(function, parsing.FunctionNode) or function.decorator_list:
         return False
     for later in statements[at + 1 :]:
         match later:
@@ -186,9 +174,9 @@ def _is_overwritten(statements: Sequence[ast.stmt], at: int) -> bool:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda()) if name == function.name:
                 return True
             case _:
-                if function.name in names_loaded(later) or defined_names(later) is None:
+                if function.name in parsing.names_loaded(later) or defined_names(later) is None:
                     return False
-                if function.name in names_bound(later):
+                if function.name in parsing.names_bound(later):
                     return True
     return False
 
@@ -199,11 +187,11 @@ def defined_names(statement: ast.stmt) -> set[str] | None:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             return {statement.name}
         case ast.Import() | ast.ImportFrom():
-            bound = names_imported(statement)
+            bound = parsing.names_imported(statement)
             return None if "*" in bound else bound
         case ast.Assign(targets=targets, value=value) if all(isinstance(target, ast.Name) for target in targets):
             calls = any(isinstance(node, ast.Call) for node in ast.walk(value))
-            return None if calls and not isinstance(value, ast.Lambda) else names_bound(*targets)
+            return None if calls and not isinstance(value, ast.Lambda) else parsing.names_bound(*targets)
         case _:
             return None
 
@@ -212,7 +200,7 @@ def _is_demonstration(statement: ast.stmt, entry: str) -> bool:
     """`print(..)` of the solution's answers, or what runs only as a script."""
     match statement:
         case ast.Expr(value=value):  # what names anything else may change what the solution reads
-            return called(value) == "print" and parsing.names(value) <= _SHOWING | {entry}
+            return parsing.called(value) == "print" and parsing.names(value) <= _SHOWING | {entry}
         case ast.If(test=ast.Compare(left=ast.Name(id="__name__"), ops=[ast.Eq()]), orelse=[]):
             return True
         case _:
@@ -251,7 +239,7 @@ def _plain_names(tree: ast.Module, kept: set[str]) -> None:
     fields = [(node, field, getattr(node, field, None)) for node in nodes for field in ("id", "attr", "arg", "name")]
     places = [(node, field, name) for node, field, name in fields if isinstance(name, str)]
     used = {name for _, _, name in places}
-    kept = kept | names_imported(tree) | declared(tree) | BUILTINS
+    kept = kept | parsing.names_imported(tree) | parsing.declared(tree) | parsing.BUILTINS
     candidates = (name for name in dict.fromkeys(name for _, _, name in places) if "_" in name and name not in kept)
     loud = [name for name in candidates if not name.startswith("__") and _suspicious(name.replace("_", " "))]
     fresh = (name for name in map("name{}".format, range(len(used) + len(loud) + 1)) if name not in used)

@@ -7,7 +7,7 @@ sums). What is computed from the input before it is looked up is not found here.
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from codezero.code.assertions import EntryCall, Example, calls_of, cases_of
 from codezero.code.parsing import UNKNOWN, Known, fold, literal
@@ -24,8 +24,7 @@ _MOST_TOKENS = 2_000
 _LONG = 5  # characters of a number that nobody writes down by chance
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
+class _Pair(NamedTuple):
     given: tuple[str, ...]
     inputs: frozenset[str]  # spellings of which any may key a table
     input_tokens: str

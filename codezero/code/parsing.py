@@ -140,8 +140,6 @@ def declared(*nodes: ast.AST) -> set[str]:
     return {name for part in scoping for name in part.names}
 
 
-# ------------------------------------------------------------------ what an expression is worth
-
 UNKNOWN: Any = object()  # `fold` could not tell. Compare with `is`.
 
 _MOST_DIGITS = 40

@@ -26,6 +26,7 @@ from codezero.code.mutations import transplant
 from codezero.code.report import StaticReport, StaticRequest, check
 from codezero.errors import EvaluatorError, translated
 from codezero.system.child import Channel, Child, parent_channel, python, spawn
+from codezero.system.state import Newest
 
 MAX_TEXT = 256 * 1024  # characters of a completion, or of a problem's question and tests together, that are looked at
 CACHED_REPORTS = 8_192
@@ -49,7 +50,7 @@ class StaticGuard(AbstractContextManager["StaticGuard"]):
     def __init__(self, *, seconds: float = 2.0, memory_mib: int = 512) -> None:
         """`seconds` of CPU time for one completion; `memory_mib` of address space for a child."""
         self.workers = [_Worker(seconds, memory_mib) for _ in range(WORKERS)]
-        self._cache: dict[bytes, StaticReport] = {}
+        self._cache = Newest[bytes, StaticReport](CACHED_REPORTS)
         self._lock = threading.RLock()
 
     def check_many(self, items: Sequence[StaticRequest]) -> list[StaticReport]:
@@ -61,20 +62,15 @@ class StaticGuard(AbstractContextManager["StaticGuard"]):
             answers = self._each(_Worker.check, new)
             known = {request: answers.get(request) or self._cache[_key(request)] for request in requests}
             for request, report in answers.items():
-                if len(self._cache) == CACHED_REPORTS:
-                    del self._cache[next(iter(self._cache))]
                 if not report.unavailable:
                     self._cache[_key(request)] = report
         return [known[item] if isinstance(item, bytes) else item for item in encoded]
 
     def transplant_many(self, items: Sequence[tuple[str, str, str]]) -> list[str | None]:
         """`mutations.transplant` of each (source, old entry, new entry); None also where the child had to give up."""
-        ask = self.workers[0].ask
-        with self._lock:
-            return [
-                ask("transplant", each, tuple[str | None]) if sum(map(len, each)) <= MAX_TEXT else None
-                for each in items
-            ]
+        short = [item for item in items if sum(map(len, item)) <= MAX_TEXT]
+        answers = self._each(lambda worker, item: worker.ask("transplant", item, tuple[str | None]), short)
+        return list(map(answers.get, items))
 
     def agree_many(self, items: Sequence[Agreement]) -> list[bool | None]:
         """Say for each whether both programs return the same; None: not known, also where the child had to give up."""

@@ -34,7 +34,7 @@ def add(commands: Commands) -> None:
     wallet.add("show", wallet_show, "print its address")
     wallet.add("create", wallet_create, "make a keystore with a passphrase of your own")
     key = value(Path, "FILE", "64 hex digits; without it the key is asked for")
-    wallet.add("import", wallet_import, "make a keystore of a key that you have", {"--key-file": key})
+    wallet.add("import", wallet_create, "make a keystore of a key that you have", {"--key-file": key})
     invitation = value(Path, "FILE", "of the swarm that FILE invites to")
     commands.add("leaderboard", leaderboard, "who earned what, read from the chain", {"--invitation": invitation})
     chain = commands.group("chain", "the chain that counts rewards and votes")
@@ -134,19 +134,15 @@ def wallet_show(options: argparse.Namespace) -> int:
     return _print_account(options, open_wallet(chain).address, chain.wallet)
 
 
-def wallet_create(options: argparse.Namespace, key: bytes | None = None) -> int:
+def wallet_create(options: argparse.Namespace) -> int:
+    """Of a new key, or of the one that `wallet import` reads."""
     from codezero.chain.build import passphrase_of
-    from codezero.chain.wallet import KeystoreWallet
+    from codezero.chain.wallet import KeystoreWallet, read_key
 
+    key = read_key(options.key_file) if "key_file" in options else None
     chain = composed(options).chain
     wallet = KeystoreWallet.create(Path(chain.wallet), passphrase_of(chain, new=True), key=key)
     return _print_account(options, wallet.address, chain.wallet)
-
-
-def wallet_import(options: argparse.Namespace) -> int:
-    from codezero.chain.wallet import read_key
-
-    return wallet_create(options, read_key(options.key_file))
 
 
 def _print_account(options: argparse.Namespace, address: str, file: str) -> int:

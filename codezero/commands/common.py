@@ -2,6 +2,7 @@
 
 import argparse
 import json as json_module
+import signal
 import sys
 import threading
 import time
@@ -116,6 +117,17 @@ def answer(options: argparse.Namespace, result: object, text: str | Callable[[],
     else:
         print(text, flush=True)
     return DONE
+
+
+def until_signal() -> int:
+    """Wait for one; returns the exit code that it stands for."""
+    from codezero.system.signals import Stop
+
+    stop = Stop()
+    with stop.on_signals():
+        while not stop.wait(1.0):
+            pass
+    return INTERRUPTED if stop.received is signal.SIGINT else DONE
 
 
 class ProgressLines:

@@ -10,11 +10,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 from random import SystemRandom
-from typing import Annotated, cast
+from typing import Annotated, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta
@@ -138,8 +137,7 @@ FOREIGN = "the embedded model knows its own kinds of problems alone, and this is
 UNTRAINED = "no run has a checkpoint yet: this is the starting model alone; `codezero run` trains it"
 
 
-@dataclass(frozen=True, slots=True)
-class AskRequest:
+class AskRequest(NamedTuple):
     """The command line's words. None: not given; empty text: a held-out problem is drawn."""
 
     text: str

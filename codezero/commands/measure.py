@@ -1,4 +1,4 @@
-"""Commands that measure: `eval` (an exam, or a published set), `ask` (one task), `judge`, `bench`.
+"""Commands that measure: `eval` (an exam, or a published set), `ask` (one task), `judge`, `bench`; `export` takes home.
 
 `judge FILE`: verdicts on attempts; `judge rate`: judges compared; `judge serve`: the judge for other programs;
 `judge verify`: did it read them?
@@ -7,7 +7,6 @@
 import argparse
 import os
 import re
-import signal
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -78,6 +77,29 @@ the run's own, executed, the same before and after; no solution of a problem lik
   codezero warm mbpp --own 8 --into warm model.solver=DIR      what passes of 8 own attempts at each
   codezero run model.solver=warm
 """
+FORMS = ("merged", "adapter", "gguf", "ollama")
+EXPORT = """Each export has a card beside it: base and digests, the exam from start to end, how to measure it again.
+--verify N answers N held-out problems greedily with the export and with the checkpoint, EXECUTES both in the sandbox of
+audit.sandbox, and ends with 1 where the export is not what was measured. Of a GGUF llama.cpp's server answers.
+A GGUF needs `uv sync --no-dev --extra gguf`.
+
+examples:
+  codezero export mine --merged mine-merged             loads with from_pretrained
+  codezero export mine --adapter mine-adapter           loads with peft; of a run with model.train=lora
+  codezero export mine --gguf mine.gguf --quantize q8_0 --verify 20
+  codezero export mine --ollama mine-ollama             then `ollama create mine -f mine-ollama/Modelfile`
+"""
+OF_AN_EXPORT: Arguments = {
+    "policy": value(
+        str, "RUN", "whose best checkpoint is exported, or its newest; also a checkpoint's folder or a model"
+    ),
+    "--merged": value(Path, "DIR", "a whole model, an adapter multiplied out in the precision of its base"),
+    "--adapter": value(Path, "DIR", "the adapter alone, with the digest of its base"),
+    "--gguf": value(Path, "FILE", "one file for llama.cpp; Qwen2, Qwen3 and Llama"),
+    "--ollama": value(Path, "DIR", "that file and a Modelfile; models whose chat template is ChatML"),
+    "--quantize": value(str, "HOW", "of a GGUF: f16 (default), q8_0 or q4_k_m"),
+    "--verify": value(int, "N", "hold greedy answers to N held-out problems against the checkpoint's", default=0),
+}
 SETTING = re.compile(r"[+~]*[\w.@/]+=")  # how KEY=VALUE begins; a task does not
 PRELUDE_NAMES = ("none", "typing", "livecodebench")
 PRELUDE = f"imports that stand before every answer: {', '.join(PRELUDE_NAMES)} (default: the set's)"
@@ -121,6 +143,8 @@ def add(commands: Commands) -> None:
     about = "supervised steps, for a model that solves nothing yet"
     commands.add("warm", warm_solver, about, takes, epilog=WARM)
     _add_judge(commands)
+    about = "take home what a run has learned: merged, adapter, GGUF, Ollama"
+    commands.add("export", export_policy, about, OF_AN_EXPORT, epilog=EXPORT)
     name = value(str, "NAME", "which one; `list` describes them, `all --report` compares the figures of README.md")
     rest = value(str, "...", "its own arguments, --json and --help too", nargs=argparse.REMAINDER)
     files = "run a benchmark of the source checkout"
@@ -176,7 +200,6 @@ def evaluate_policy(options: argparse.Namespace) -> int:
     if options.compare and options.checkpoint:
         raise ConfigError("--compare names both policies; drop --checkpoint")
     config = composed(options)
-    from codezero.evals.run import MAX_SAMPLES, attempts_of
     from codezero.evals.sets import PUBLISHED
     from codezero.ops.measure import EvalRequest, examine, measure
     from codezero.system.signals import unwinding
@@ -187,7 +210,6 @@ def evaluate_policy(options: argparse.Namespace) -> int:
         options.samples = config.evals.samples
     if options.prelude not in (None, *PRELUDE_NAMES) or (options.prelude and name not in PUBLISHED):
         raise ConfigError(f"--prelude={options.prelude}: for a published set, one of {', '.join(PRELUDE_NAMES)}")
-    attempts_of(config.evals, options.samples, MAX_SAMPLES)
     if name is None:
         exam = examine(config, say)
         shown = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in exam.items()}
@@ -287,9 +309,8 @@ def serve(options: argparse.Namespace) -> int:
     from codezero.ops.judge import build_parts
     from codezero.rollout.client import serving
     from codezero.swarm.identity import Identity
-    from codezero.system.signals import Stop
 
-    token, stop = os.environ.get(TOKEN, ""), Stop()
+    token = os.environ.get(TOKEN, "")
     host = f"[{options.host}]" if ":" in options.host else options.host
     with ExitStack() as stack:
         identity = Identity.load_or_create(Path(config.swarm.identity))
@@ -298,10 +319,7 @@ def serve(options: argparse.Namespace) -> int:
         port = stack.enter_context(serving(app, f"{host}:{options.port}", "--host", token, TOKEN))
         where, peer = f"http://{host}:{port}", identity.peer_id
         answer(options, {"url": where, "peer_id": peer}, f"codezero: judging at {where}, as {peer}")
-        with stop.on_signals():
-            while not stop.wait(1.0):
-                pass
-    return common.INTERRUPTED if stop.received is signal.SIGINT else common.DONE
+        return common.until_signal()
 
 
 def train(options: argparse.Namespace) -> int:
@@ -343,3 +361,25 @@ def verify(options: argparse.Namespace) -> int:
     result = verify(config, options.items, options.receipt, options.item, say)
     answer(options, result, "\n".join(result.lines()))
     return common.FAILED if result.refuted else common.DONE
+
+
+def export_policy(options: argparse.Namespace) -> int:
+    given = [form for form in FORMS if getattr(options, form) is not None]
+    if len(given) != 1:
+        raise ConfigError(f"give one of --{', --'.join(FORMS)}" + (f", not {len(given)}" if given else ""))
+    (form,) = given
+    if options.quantize is not None and form not in ("gguf", "ollama"):
+        raise ConfigError(f"--quantize is of a GGUF; drop it, or give --gguf instead of --{form}")
+    if not 0 <= options.verify <= 1000:
+        raise ConfigError(f"--verify={options.verify} is out of bounds; it must be 1 to 1000")
+    config = composed(options)
+    from codezero.commands.evaluate import newest_policy
+    from codezero.ops.export import ExportRequest, export
+    from codezero.system.signals import unwinding
+
+    config, name = newest_policy(config, options.policy)
+    request = ExportRequest(name, form, getattr(options, form), options.quantize or "f16", options.verify)
+    with unwinding():
+        result = export(config, request, say)
+    answer(options, result, "\n".join(result.lines()))
+    return common.DONE if result.verified is None or result.verified.holds else common.FAILED

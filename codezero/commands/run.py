@@ -1,14 +1,19 @@
-"""Commands that run nodes: `run`, `propose`, `swarm up|create|join|bootnode|peers`."""
+"""Commands that run nodes: `run`, `propose`, `swarm up|create|join|bootnode|peers`; `rollout-host` decodes for one."""
 
 import argparse
 import contextlib
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from codezero.commands import common
-from codezero.commands.common import DONE, LOGIN_PORT, OF_A_RUN, Commands, answer, composed, flag, setting, value
+from codezero.commands.common import DONE, LOGIN_PORT, OF_A_RUN, Commands, answer, composed, flag, say, setting, value
 from codezero.errors import ConfigError, SwarmError
+from codezero.weights import TOKEN
+
+if TYPE_CHECKING:
+    from codezero.rollout.client import RolloutServer
 
 FRESH = "begin anew; a run that has the name is kept whole beside it, under a dated name"
 FORK = (
@@ -24,6 +29,15 @@ P2P_PORT = {"--p2p-port": setting("swarm.port={}", "PORT", "the same as swarm.po
 PORTS = {**P2P_PORT, **LOGIN_PORT}
 SUPERVISED = {"--supervise": flag(SUPERVISE)}
 READY_SECONDS, LINE_SECONDS = 90.0, 60.0
+MAX_BODY = 16 << 20
+ROLLOUT_HOST = f"""On the node's machine A, and then here on B:
+  export {TOKEN}=SECRET       the same on both; without one only loopback is listened at
+  A$ codezero run weights.listen=A:18430 rollout.servers=[http://B:18431/0,http://B:18431/1]
+  B$ codezero rollout-host --model NAME --count 2 --weights http://A:18430 --listen B:18431
+The addresses that this prints are those for rollout.servers. Either side may be started first and again. Traffic is
+not encrypted: between sites use a tunnel. Settings that count here: model.*, rollout.*, and of the solver how long
+prompts and attempts may be (solver.max_prompt_tokens, solver.max_new_tokens), which have to be those of the node.
+"""
 
 
 def add(commands: Commands) -> None:
@@ -45,6 +59,15 @@ def add(commands: Commands) -> None:
     swarm.add("bootnode", swarm_bootnode, light, P2P_PORT, json="")
     peers = "show whom a node knows, what it got from them, whom it refuses"
     swarm.add("peers", swarm_peers, peers, settings=OF_A_RUN)
+    takes = {
+        "--model": setting("model.solver={}", "NAME", "the node's model.solver"),
+        "--count": setting("rollout.start={}", "N", "servers to start, one a card (default 1)"),
+        "--engine": setting("rollout.engine={}", "ENGINE", "little or vllm (default little)"),
+        "--cards": setting("rollout.cards=[{}]", "CARDS", "of each server, for example 0,1"),
+        "--weights": value(str, "SOURCE", "where the node serves versions: its weights.listen", required=True),
+        "--listen": value(str, "HOST:PORT", "where the node reaches the servers", required=True),
+    }
+    commands.add("rollout-host", rollout_host, "decode for a node on another machine", takes, epilog=ROLLOUT_HOST)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -158,3 +181,20 @@ def swarm_peers(options: argparse.Namespace) -> int:
     config = common.composed_for_reading(options)
     status = newest_network(Path(config.run.directory), config.run.name)
     return answer(options, status, lambda: print_peers(status))
+
+
+def rollout_host(options: argparse.Namespace) -> int:
+    """Decode until a signal. Raises ConfigError and RolloutError."""
+    config = composed(options, "rollout.start=1")
+    from codezero.rollout.build import start_servers
+    from codezero.rollout.client import build_door, serving
+
+    token, servers = os.environ.get(TOKEN, ""), list["RolloutServer"]()
+    with contextlib.ExitStack() as stack:
+        door = build_door(servers, token, MAX_BODY)
+        port = stack.enter_context(serving(door, options.listen, "--listen", token))
+        servers += start_servers(config, options.weights, say, stack)
+        host = options.listen.rpartition(":")[0]
+        addresses = [f"http://{host}:{port}/{number}" for number in range(len(servers))]
+        answer(options, {"servers": addresses}, f"rollout.servers=[{','.join(addresses)}]")
+        return common.until_signal()

@@ -42,7 +42,14 @@ class ReasoningGym:
     levels, size, solver = (1, 2, 3, 4, 5), 1_000_000, ""
 
     def __init__(self, tasks: Sequence[str] = DEFAULT_TASKS, name: str = "gym") -> None:
-        self.name, self._tasks, self._library = name, tuple(tasks), _library()
+        self.name, self._tasks = name, tuple(tasks)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SyntaxWarning)  # of what it needs, when that is first compiled
+                self._library: Any = importlib.import_module("reasoning_gym.factory")
+        except ImportError as error:
+            remedy = "run `uv sync --no-dev --extra gym`"
+            raise ConfigError(f"environment: reasoning-gym is not installed; {remedy}") from error
         self.solver = SOLVER if self._tasks == DEFAULT_TASKS else ""
         known: list[str] = list(self._library.DATASETS)
         for task in self._tasks:
@@ -70,11 +77,6 @@ class ReasoningGym:
         score = self._generator(name, level).score_answer((tagged[-1] if tagged else answer).strip(), entry)
         return min(1.0, max(0.0, float(score)))
 
-    def pair(self, level: int, index: int) -> tuple[str, str]:
-        """A question, and the answer that its generator gives."""
-        task = self.task(level, index)
-        return task.question, str(cast("tuple[str, int, dict[str, Any]]", task.answer)[2]["answer"])
-
     def _make(self, name: str, level: int) -> Any:
         """No two levels share a seed, so that none asks what another does."""
         make, configure = self._library.DATASETS[name]
@@ -84,12 +86,3 @@ class ReasoningGym:
         curriculum = self._library.create_curriculum(name)
         curriculum.set_global_level(level - 1)  # what has fewer levels stays at its highest
         return make(config=curriculum.generate_configuration(given))
-
-
-def _library() -> Any:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # of what it needs, when that is first compiled
-            return importlib.import_module("reasoning_gym.factory")
-    except ImportError as error:
-        raise ConfigError("environment: reasoning-gym is not installed; run `uv sync --no-dev --extra gym`") from error

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from codezero.config import EvalsConfig, NodeConfig
+from codezero.config import NodeConfig
 from codezero.environment import Environment
 from codezero.errors import ProblemError
 from codezero.evals.grading import SandboxGrader, ScoreGrader, codes_of, judged_group, problem_of
@@ -41,7 +41,7 @@ def build_exam_tasks(config: NodeConfig, environment: Environment, withheld: Nov
         if source != HELD_OUT:
             say(f"reading the exam: {source}")
         try:
-            added = list(_read_source(source, evals, -(-evals.problems // len(evals.sources)), config, environment))
+            added = list(_read_source(source, -(-evals.problems // len(evals.sources)), config, environment))
         except ProblemError as error:
             if source not in SETS:
                 raise
@@ -59,10 +59,8 @@ def build_exam_tasks(config: NodeConfig, environment: Environment, withheld: Nov
     return ExamTasks("; ".join(names + lost), tasks, control)
 
 
-def _read_source(
-    source: str, evals: EvalsConfig, count: int, config: NodeConfig, environment: Environment
-) -> Iterator[EvalTask]:
-    name, colon, path = source.partition(":")
+def _read_source(source: str, count: int, config: NodeConfig, environment: Environment) -> Iterator[EvalTask]:
+    (name, colon, path), evals = source.partition(":"), config.evals
     if source == HELD_OUT:
         yield from (task_of(problem, environment.prompt) for problem in environment.held_out(count, evals.seed))
     elif colon and name in PUBLISHED:
@@ -98,16 +96,5 @@ def build_exam(
     if isinstance(sampler.backend, RolloutServers):
         pool = ThreadPoolExecutor(1, thread_name_prefix="exam")
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-    return HeldOutExam(
-        config.evals,
-        config.solver,
-        exam.name,
-        exam.tasks,
-        exam.control,
-        sampler,
-        grader,
-        evaluator=judge,
-        block=block,
-        ended=begin,
-        pool=pool,
-    )
+    parts = config.evals, config.solver, *exam, sampler, grader
+    return HeldOutExam(*parts, evaluator=judge, block=block, ended=begin, pool=pool)

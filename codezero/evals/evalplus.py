@@ -13,6 +13,7 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
+from codezero.code.assertions import FieldText
 from codezero.errors import ProblemError, translated
 from codezero.evals.task import EvalTask
 from codezero.sandbox.values import ValueRule, value_of_json, value_to_json
@@ -52,15 +53,14 @@ _TUPLES: dict[tuple[int | None, frozenset[int]], str] = {
 }
 _SHAPES = {int(number): shape for shape, numbers in _TUPLES.items() for number in numbers.split()}
 
-_Text = Annotated[str, Meta(max_length=1 << 20)]
 _Inputs = Annotated[list[list[Any]], Meta(max_length=MAX_INPUTS)]
 
 
 class HumanEvalPlusRow(msgspec.Struct, frozen=True):
     task_id: Annotated[str, Meta(pattern=r"\AHumanEval/[0-9]{1,6}\Z")]
-    prompt: _Text
+    prompt: FieldText
     entry_point: Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
-    canonical_solution: _Text
+    canonical_solution: FieldText
     base_input: Annotated[_Inputs, Meta(min_length=1)]
     plus_input: _Inputs | Annotated[dict[str, Any], Meta(max_length=0)]  # {}: there are none
     atol: Annotated[float, Meta(ge=0, le=1)]
@@ -68,7 +68,7 @@ class HumanEvalPlusRow(msgspec.Struct, frozen=True):
 
 class MbppPlusRow(HumanEvalPlusRow, frozen=True):
     task_id: Annotated[str, Meta(pattern=r"\AMbpp/[0-9]{1,6}\Z")]
-    assertion: _Text = ""
+    assertion: FieldText = ""
 
 
 def read_plus(row: HumanEvalPlusRow) -> EvalTask:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 from codezero.config import EvalsConfig, SolverConfig
 from codezero.errors import ProblemError
@@ -20,11 +21,12 @@ from codezero.models.base import GroupSampler
 from codezero.stats import bounded_interval
 from codezero.types import Completion, Metrics, mean
 
+Truths = Sequence[Sequence[bool | None]]
 
-@dataclass(frozen=True, slots=True)
-class Executed:
+
+class Executed(NamedTuple):
     attempts: list[list[Completion]]  # [tasks, samples]
-    passed: list[list[bool | None]]  # [tasks, samples]; None: undecided
+    passed: Truths  # [tasks, samples]; None: undecided
     control: Metrics
 
 
@@ -86,10 +88,13 @@ class HeldOutExam:
             pairs = zip(self.tasks, executed.attempts, strict=True)
             groups = [judged_group(task, tried, codes_of(task, tried, self.block)) for task, tried in pairs]
             judged = self.evaluator.witness(self.evaluator.score(groups), executed.passed)
+        rows = zip(executed.attempts, executed.passed, strict=True)
+        # different texts among the attempts at a problem that passed; the mean is over the problems that were solved
+        solutions = [{each.text for each, truth in zip(*row, strict=True) if truth} for row in rows]
         return (
             executed_metrics(executed.passed, self.tasks, self.settings, self.grader.label)
             | {"eval/set": self.name, "eval/iteration": begun[0], "eval/versions": len(drew)}
-            | {"eval/distinct_solutions": distinct_solutions(executed)}
+            | {"eval/distinct_solutions": mean(len(texts) for texts in solutions if texts)}
             | executed.control
             | judged
             | {"eval/seconds": time.monotonic() - begun[1]}
@@ -119,9 +124,7 @@ class HeldOutExam:
         )
 
 
-def executed_metrics(
-    passed: Sequence[Sequence[bool | None]], tasks: Sequence[EvalTask], settings: EvalsConfig, label: str
-) -> Metrics:
+def executed_metrics(passed: Truths, tasks: Sequence[EvalTask], settings: EvalsConfig, label: str) -> Metrics:
     """average@n and pass@n over the problems with at least one decided attempt, with 95 % intervals.
 
     passed: [P, G], None where execution could not tell.
@@ -151,13 +154,6 @@ def executed_metrics(
         f"eval/level_{level}": mean(fmean(row) for task, row in by_task if row and task.level == level)
         for level in range(1, 6)
     }
-
-
-def distinct_solutions(executed: Executed) -> float | None:
-    """Different texts among the attempts at a problem that passed, the mean over the problems that were solved."""
-    rows = zip(executed.attempts, executed.passed, strict=True)
-    solutions = [{each.text for each, truth in zip(*row, strict=True) if truth} for row in rows]
-    return mean(len(texts) for texts in solutions if texts)
 
 
 def packed_shares(shares: Sequence[float | None]) -> str:

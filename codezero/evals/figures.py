@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -39,8 +40,7 @@ def paired_bootstrap(a_P: Sequence[float], b_P: Sequence[float], *, seed: int) -
     return bounded_interval(gains, ends=ends, seed=seed), (1 + as_large) / (1 + len(means))
 
 
-@dataclass(frozen=True, slots=True)
-class TaskOutcome:
+class TaskOutcome(NamedTuple):
     task: str
     passed: tuple[bool | None, ...]  # [samples]
     base: tuple[bool | None, ...] = ()  # [samples] The base tests alone, where the task has them
@@ -48,6 +48,9 @@ class TaskOutcome:
     @property
     def decided(self) -> tuple[bool, ...]:
         return tuple(passed for passed in self.passed if passed is not None)
+
+
+Outcomes = Sequence[TaskOutcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +112,7 @@ class Difference:
     problems: int
 
 
-def figures_of(
-    outcomes: Sequence[TaskOutcome], *, samples: int, ks: Sequence[int], label: str, seed: int
-) -> list[Figure]:
+def figures_of(outcomes: Outcomes, *, samples: int, ks: Sequence[int], label: str, seed: int) -> list[Figure]:
     """average@samples, then pass@k for each k; of the base tests too. A figure that no problem has enough decided
     attempts for is missing.
 
@@ -132,9 +133,7 @@ def figures_of(
     ]
 
 
-def compare(
-    a: Sequence[TaskOutcome], b: Sequence[TaskOutcome], *, samples: int, label: str, seed: int
-) -> Difference | None:
+def compare(a: Outcomes, b: Outcomes, *, samples: int, label: str, seed: int) -> Difference | None:
     """None when there is no problem that both have decided attempts at."""
     there = {outcome.task: outcome.decided for outcome in b if outcome.decided}
     pairs = [(outcome.decided, there[outcome.task]) for outcome in a if outcome.decided and outcome.task in there]
@@ -147,8 +146,7 @@ def compare(
     return Difference(name, label, a_mean, b_mean, b_mean - a_mean, *interval, p=p, problems=len(pairs))
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     results: list[Result]
     difference: Difference | None = None
 

@@ -7,7 +7,8 @@ What could not be decided is None, is shown, and never counts as wrong.
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from codezero.code.answer import read_answer
 from codezero.code.assertions import MAX_CASE
@@ -23,8 +24,7 @@ JUDGED_TESTS, JUDGED_CHARACTERS = 64, 64 * 1024  # of a task, shown to the judge
 EXAMINED = "exam"  # peer id of the rollout groups of an exam: they belong to no peer and are never published
 
 
-@dataclass(frozen=True, slots=True)
-class Grade:
+class Grade(NamedTuple):
     passed: bool | None
     reason: str = ""  # why not True, in a phrase
     without_code: bool = False

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -42,8 +42,7 @@ BATCH = 8  # tasks of one entry in the log
 ATTEMPTS = 128
 
 
-@dataclass(frozen=True, slots=True)
-class EvalRequest:
+class EvalRequest(NamedTuple):
     set: str
     files: tuple[Path, ...]
     samples: int | None  # None: those of the settings
@@ -66,7 +65,7 @@ class EvalRequest:
         for option, number in (("--start", self.start), ("--limit", self.limit)):
             if number is not None and number < 1:
                 raise ConfigError(f"{option}={number} is out of bounds; it must be 1 or more")
-        return replace(self, samples=samples, ks=ks)
+        return self._replace(samples=samples, ks=ks)
 
 
 def attempts_of(evals: EvalsConfig, given: int | None, most: int) -> int:
@@ -220,7 +219,7 @@ class EvalRun:
             sampled = drawn[number]
         self._check(sampled.tasks, tasks)
         grader = self.grader()
-        self._say(number)
+        self.say(Share(self.name, number * BATCH, self.count, " problems"))
         grades = grader.grade(tasks, sampled.attempts)
         attempts = [
             [
@@ -241,7 +240,7 @@ class EvalRun:
     def _sample(self, number: int, first: int, together: Mapping[int, Sequence[EvalTask]]) -> dict[int, SampledBatch]:
         """Attempts from number `first` on, at each of these batches that the log holds none of."""
         sampler = self.sampler()
-        self._say(number)
+        self.say(Share(self.name, number * BATCH, self.count, " problems"))
         missing = {each: tasks for each, tasks in together.items() if self.log.sampled(each, first) is None}
         drawn = iter(
             sampler.sample(
@@ -262,9 +261,6 @@ class EvalRun:
             )
             for each, tasks in missing.items()
         }
-
-    def _say(self, batch: int) -> None:
-        self.say(Share(self.name, batch * BATCH, self.count, " problems"))
 
     def _check(self, written: Sequence[str], tasks: Sequence[EvalTask]) -> None:
         if list(written) != [task.name for task in tasks]:

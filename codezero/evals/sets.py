@@ -41,7 +41,7 @@ from typing import Annotated, Any, NamedTuple, cast
 import msgspec
 from msgspec import Meta
 
-from codezero.code.assertions import MbppRow
+from codezero.code.assertions import FieldText, MbppRow
 from codezero.code.parsing import UNPARSEABLE, parse_quietly
 from codezero.errors import ConfigError, ProblemError, translated
 from codezero.evals.evalplus import HumanEvalPlusRow, MbppPlusRow, read_plus
@@ -57,7 +57,6 @@ MAX_TESTS = 1_000
 MBPP_TEST = range(11, 511)  # task_id of the test split
 
 Row = dict[str, object]
-_Text = Annotated[str, Meta(max_length=1 << 20)]  # HumanEval's longest test has less than 100,000
 _Name = Annotated[str, Meta(min_length=1, max_length=512)]
 
 
@@ -138,9 +137,9 @@ def _first_line(error: BaseException) -> str:
 
 class HumanEvalRow(msgspec.Struct, frozen=True):
     task_id: _Name
-    prompt: _Text
+    prompt: FieldText
     entry_point: _Name
-    test: _Text
+    test: FieldText
 
 
 def human_eval(row: HumanEvalRow) -> EvalTask:
@@ -173,10 +172,8 @@ def mbpp(row: MbppRow) -> EvalTask | None:
 
 
 def _parse(source: str, what: str) -> ast.Module:
-    try:
+    with translated(ProblemError, f"{what} cannot be parsed", *UNPARSEABLE):
         return parse_quietly(source)
-    except UNPARSEABLE as error:
-        raise ProblemError(f"{what} cannot be parsed: {str(error).splitlines()[0]}") from error
 
 
 def _before(prompt: str, entry: str) -> list[ast.stmt]:
@@ -287,14 +284,14 @@ _LEVELS = {"easy": 1, "medium": 3, "hard": 5}
 
 class LiveCodeBenchRow(msgspec.Struct, frozen=True):
     question_title: _Name
-    question_content: _Text
+    question_content: FieldText
     platform: _Name
-    public_test_cases: _Text
+    public_test_cases: FieldText
     private_test_cases: str
     question_id: Annotated[str, Meta(max_length=512)] = ""
     difficulty: Annotated[str, Meta(max_length=64)] = ""
-    starter_code: _Text | None = ""
-    metadata: _Text | None = ""
+    starter_code: FieldText | None = ""
+    metadata: FieldText | None = ""
 
 
 _Method = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
@@ -362,29 +359,23 @@ class PublishedSet(NamedTuple):
 _PROMPTS = "an answer has the prompt's own imports"
 NO_PRELUDE = "an answer imports what it uses"
 _LCB = "an answer has LiveCodeBench's imports; equal decimals are the same output"
-_EVALPLUS = "github.com/evalplus/"
 _PLUS = "an answer is cut to what its function needs; floats may differ by little; base: without the added tests"
 _QWEN = "published, base / plus: Qwen2.5-Coder-0.5B-Instruct {}, 1.5B {} (arXiv 2409.12186, table 16; greedy pass@1)"
+
+
+def _plus(row: type[HumanEvalPlusRow], name: str, small: str, large: str) -> PublishedSet:
+    published = f"{name}.jsonl.gz of github.com/evalplus/{name.lower()}_release"
+    return PublishedSet(row, read_plus, published, _PLUS, _QWEN.format(small, large))
+
+
 PUBLISHED = {
     "humaneval": PublishedSet(HumanEvalRow, human_eval, "HumanEval.jsonl.gz of openai/human-eval", _PROMPTS),
     "mbpp": PublishedSet(MbppRow, mbpp, "mbpp.jsonl of google-research, or google-research-datasets/mbpp", NO_PRELUDE),
     "livecodebench": PublishedSet(
         LiveCodeBenchRow, live_code_bench, "test.jsonl to test5.jsonl of livecodebench/code_generation_lite", _LCB
     ),
-    "humanevalplus": PublishedSet(
-        HumanEvalPlusRow,
-        read_plus,
-        f"HumanEvalPlus.jsonl.gz of {_EVALPLUS}humanevalplus_release",
-        _PLUS,
-        _QWEN.format("61.6 / 57.3", "70.7 / 66.5"),
-    ),
-    "mbppplus": PublishedSet(
-        MbppPlusRow,
-        read_plus,
-        f"MbppPlus.jsonl.gz of {_EVALPLUS}mbppplus_release",
-        _PLUS,
-        _QWEN.format("52.4 / 43.7", "69.2 / 59.4"),
-    ),
+    "humanevalplus": _plus(HumanEvalPlusRow, "HumanEvalPlus", "61.6 / 57.3", "70.7 / 66.5"),
+    "mbppplus": _plus(MbppPlusRow, "MbppPlus", "52.4 / 43.7", "69.2 / 59.4"),
 }
 NAMES = (HELD_OUT, *PUBLISHED)
 

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from codezero.config import NodeConfig
+from codezero.models.base import Progress
 from codezero.models.hardware import check_extras, source_of
 from codezero.nano import NANO
 from codezero.types import Problem
@@ -52,11 +53,7 @@ class FrozenModels:
     """Models that never learn, each loaded once for all roles that read it, one after another and never at once."""
 
     def __init__(
-        self,
-        config: NodeConfig,
-        say: Say,
-        policy: "LoadedModel | None" = None,
-        read: Callable[[int, int], object] = lambda done, of: None,
+        self, config: NodeConfig, say: Say, policy: "LoadedModel | None" = None, read: Progress = lambda done, of: None
     ) -> None:
         """`policy`: where it learns through an adapter, its base serves too, with the adapter switched off. `read`:
         called as the judge reads."""

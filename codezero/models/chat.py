@@ -15,7 +15,7 @@ import torch
 from jinja2 import TemplateError
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase as Tokenizer
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
@@ -32,7 +32,7 @@ class Conversation:
     that renders a turn differently when another follows, cannot be cut.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._before, self._after = "", ""  # text between an answer and an ask, and between that and the next answer
         self.why_not = self._cut()  # why there can be no follow-ups; empty when there can
@@ -72,9 +72,7 @@ class Conversation:
         return cast(str, self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
 
 
-def encode_prompts(
-    tokenizer: PreTrainedTokenizerBase, user_texts: Sequence[str], max_tokens: int | None = None
-) -> list[list[int]]:
+def encode_prompts(tokenizer: Tokenizer, user_texts: Sequence[str], max_tokens: int | None = None) -> list[list[int]]:
     """Ids of one user turn each, ending where the assistant's answer begins.
 
     A prompt longer than `max_tokens` loses its beginning, so that it still ends in the generation prompt.
@@ -87,7 +85,7 @@ def encode_prompts(
     return ids if max_tokens is None else [row[-max_tokens:] for row in ids]
 
 
-def encode_completions(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
+def encode_completions(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
     """Ids of answers, without EOS and with no special token, whatever the text spells."""
     if not texts:
         return []
@@ -95,9 +93,7 @@ def encode_completions(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str])
     return cast("list[list[int]]", ids)
 
 
-def encode_answered(
-    tokenizer: PreTrainedTokenizerBase, pairs: Sequence[tuple[str, str]], system: str = ""
-) -> list[list[int]]:
+def encode_answered(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], system: str = "") -> list[list[int]]:
     """Ids of a question and its whole answer each, as the template ends a conversation; nothing in either spells a
     special token. Raises ValueError for a template that leaves one of the texts out, or cannot be rendered."""
     turns = [{"role": "system", "content": system}] * bool(system)
@@ -117,7 +113,7 @@ def encode_answered(
     return ids
 
 
-def completion_offsets(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+def completion_offsets(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
     """[start, end) of the characters of each id that `encode_completions` gives; (0, 0) where the tokenizer, in pure
     Python, cannot say."""
     if not texts:
@@ -129,14 +125,14 @@ def completion_offsets(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str])
     return cast("list[list[tuple[int, int]]]", encoded["offset_mapping"])
 
 
-def ids_before(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], end: int) -> int:
+def ids_before(tokenizer: Tokenizer, ids: Sequence[int], end: int) -> int:
     """Number of sampled ids that spell the first `end` characters."""
     return bisect.bisect_left(
         range(len(ids)), end, key=lambda count: len(tokenizer.decode(list(ids[:count]), skip_special_tokens=True))
     )
 
 
-def without_special_tokens(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
+def without_special_tokens(tokenizer: Tokenizer, text: str) -> str:
     """`text` as valid UTF-8 that spells no special token, not even after one was cut out of it."""
     text, special = _valid(text), _special_tokens(tokenizer)
     while spelt := [token for token in special if token in text]:
@@ -145,7 +141,7 @@ def without_special_tokens(tokenizer: PreTrainedTokenizerBase, text: str) -> str
     return text
 
 
-def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:
+def _special_tokens(tokenizer: Tokenizer) -> list[str]:
     return [token.content for token in tokenizer.added_tokens_decoder.values() if token.special and token.content]
 
 

@@ -25,6 +25,7 @@ from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, 
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
 
+from codezero.models.base import Prompts
 from codezero.models.chat import pad
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class CachedDecoder:
     def __init__(self, model: PreTrainedModel, pad_id: int):
         self.model, self.pad_id = model, pad_id
 
-    def prefill(self, prompts: Sequence[Sequence[int]], repeats: int, width: int) -> Float[Tensor, "rows vocabulary"]:
+    def prefill(self, prompts: Prompts, repeats: int, width: int) -> Float[Tensor, "rows vocabulary"]:
         """Read each prompt once, then repeat its keys and values. Returns the next logits."""
         ids, real = pad(prompts, self.pad_id, self.model.device, left=True)
         self.cache = DynamicCache(config=self.model.config)
@@ -177,7 +178,7 @@ class SlotDecoder:
         self.head: Any = model.get_output_embeddings()
         self.replays, self._graphs = model.device.type == GRAPHS, dict[tuple[int, int], Replay]()
 
-    def prefill(self, prompts: Sequence[Sequence[int]], repeats: int, width: int) -> Float[Tensor, "rows vocabulary"]:
+    def prefill(self, prompts: Prompts, repeats: int, width: int) -> Float[Tensor, "rows vocabulary"]:
         """Read each prompt once for all its repeats. width: most tokens of a row, ever. Returns the next logits."""
         self.rows, device, dtype = len(prompts) * repeats, self.model.device, self.embedding.dtype
         self.width = -(-width // BUCKET) * BUCKET if self.replays else width
@@ -196,9 +197,7 @@ class SlotDecoder:
         self.ends = np.zeros(self.rows, dtype=np.int64)  # `place` as the host knows it
         return self.fill(torch.arange(self.rows, device=device), prompts, repeats)
 
-    def fill(
-        self, slots: Int[Tensor, " slots"], prompts: Sequence[Sequence[int]], repeats: int
-    ) -> Float[Tensor, "slots vocabulary"]:
+    def fill(self, slots: Int[Tensor, " slots"], prompts: Prompts, repeats: int) -> Float[Tensor, "slots vocabulary"]:
         """Give these slots to prompts. Returns the logits that begin their rows."""
         which, logits = slots.view(len(prompts), repeats), list[Tensor]()
         lengths = np.repeat([len(prompt) for prompt in prompts], repeats)
@@ -317,7 +316,7 @@ def capture(work: Replay) -> Replay:
     return replay
 
 
-def _alike(prompts: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+def _alike(prompts: Prompts) -> Iterator[list[int]]:
     """Neighbours that are read together."""
     some: list[int] = []
     for i in range(len(prompts)):

@@ -10,8 +10,8 @@ import shutil
 import sysconfig
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import torch
@@ -30,8 +30,7 @@ M_MMAP_THRESHOLD, LARGE_BLOCK = -3, 4 << 20  # from glibc's malloc.h; bytes
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # of allocators without an error class (CPU, MPS)
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceMemory:
+class DeviceMemory(NamedTuple):
     """Memory in bytes."""
 
     free: int
@@ -74,12 +73,6 @@ def compiles_kernels() -> bool:
     """True where Triton can build its kernels: with a C compiler, and the headers of this Python."""
     compiler = os.environ.get("CC") or next(filter(shutil.which, ("gcc", "cc", "clang")), "")
     return bool(shutil.which(compiler)) and Path(sysconfig.get_path("include"), "Python.h").is_file()
-
-
-def computing_bytes(precision: str, device: torch.device) -> int:
-    """Bytes of a number in the precision that most is computed in; see `load.load_model`."""
-    quick = precision == "auto" and device.type == "cpu" and computes_bfloat16()
-    return torch.bfloat16.itemsize if quick else choose_precision(precision, device).itemsize
 
 
 def prove_device(device: torch.device, dtype: torch.dtype) -> None:

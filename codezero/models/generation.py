@@ -15,7 +15,8 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Unpack, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,7 +24,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from codezero.models.base import GroupSampler
+from codezero.models.base import GroupSampler, How, Progress, Prompts
 from codezero.models.chat import encode_prompts
 from codezero.models.decoders import GRAPHS, CachedDecoder, SlotDecoder, has_slots, heads_of
 from codezero.models.device import memory_of, ran_out_of_memory
@@ -48,7 +49,7 @@ class Drawn(NamedTuple):
     version: int | None = None  # the oldest version of the policy that drew its tokens; None: the one at hand
 
 
-Ended = Callable[[int, list[Drawn]], object]  # called with a prompt's number and its draws, once each
+Ended = Callable[[int, list[Drawn]], object] | None  # called with a prompt's number and its draws, once each
 
 
 class Draws:
@@ -61,12 +62,6 @@ class Draws:
         self.logprobs = torch.zeros(self.ids.shape, device=device)
         self.taken = torch.zeros(count, dtype=torch.long, device=device)
         self.done = torch.zeros(count, dtype=torch.bool, device=device)
-
-    def forget(self, rows: range) -> None:
-        """Begin these rows anew."""
-        self.ids[rows.start : rows.stop] = -1
-        self.taken[rows.start : rows.stop] = 0
-        self.done[rows.start : rows.stop] = False
 
     def note(
         self,
@@ -91,7 +86,7 @@ class Draws:
     def tell(self, ended: Ended) -> None:
         """Hand over each prompt's draws once all of them are done."""
         for at, whole in enumerate(self.done.view(-1, self.repeats).all(1).tolist()):
-            if whole and at not in self._told:
+            if ended and whole and at not in self._told:
                 self._told.add(at)
                 ended(at, self.rows(slice(at * self.repeats, (at + 1) * self.repeats)))
 
@@ -161,9 +156,6 @@ def _first_beyond(
     return torch.where(place < mass.size(-1), place, otherwise)
 
 
-Progress = Callable[[int, int], object]  # called with how many draws of a call have ended, and how many there are
-
-
 class Turn(NamedTuple):
     """A unit that is decoded together: a prompt's repeats, or as many of them as fit at once."""
 
@@ -175,13 +167,7 @@ class Backend(Protocol):
     """Draws from a model as it is at the time of the call."""
 
     def draw(
-        self,
-        prompts: Sequence[Sequence[int]],
-        repeats: int,
-        max_new_tokens: int,
-        temperature: float,
-        seed: int,
-        ended: Ended | None = None,
+        self, prompts: Prompts, repeats: int, max_new_tokens: int, temperature: float, seed: int, ended: Ended = None
     ) -> list[Drawn]:
         """`repeats` draws after each prompt, those of one prompt beside each other; the same for the same seed and
         weights. A draw ends with EOS, which it keeps, or after `max_new_tokens`. ended: from any thread."""
@@ -268,13 +254,7 @@ class OwnLoop:
 
     @torch.inference_mode()
     def draw(
-        self,
-        prompts: Sequence[Sequence[int]],
-        repeats: int,
-        max_new_tokens: int,
-        temperature: float,
-        seed: int,
-        ended: Ended | None = None,
+        self, prompts: Prompts, repeats: int, max_new_tokens: int, temperature: float, seed: int, ended: Ended = None
     ) -> list[Drawn]:
         """When memory runs out, the rows of a decode are halved for good. Raises torch.OutOfMemoryError when a single
         row does not fit."""
@@ -312,7 +292,7 @@ class OwnLoop:
         draws: Draws,
         temperature: float,
         generator: torch.Generator,
-        ended: Ended | None,
+        ended: Ended,
     ) -> None:
         """Token by token until every row has ended: all that wait where ended ones are replaced, else `size` rows."""
         decoder = (SlotDecoder if self.slots else CachedDecoder)(quick_copy(self.loaded), self.loaded.pad_id)
@@ -346,11 +326,11 @@ class OwnLoop:
                 rows[free] = new
                 logits[free] = decoder.fill(free, prompts, repeats)
 
-    def _report(self, draws: Draws, ended: Ended | None) -> None:
+    def _report(self, draws: Draws, ended: Ended) -> None:
         done = _count(draws.done)
         if self._progress:
             self._progress(done, len(draws.done))
-        if ended and done >= draws.repeats:
+        if done >= draws.repeats:
             draws.tell(ended)
 
     def _kept(self, rows: int, finished: int) -> int:
@@ -368,14 +348,17 @@ class OwnLoop:
 
     def _most(self, repeats: int, width: int) -> int:
         """Rows of one decode: of one group at least, unless memory has run out."""
-        model = self.loaded.model
+        model, device, budget = self.loaded.model, self.loaded.device, CACHE_BUDGET
+        if device.type == "cuda":  # what is free, but for what drawing needs besides
+            unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+            budget = max(budget, int(CACHE_SHARE * (memory_of(device).free + unused)))
         _, heads, size = heads_of(model.config)
         dtype = self.loaded.sampled_in or model.dtype
         per_row = width * 2 * model.config.num_hidden_layers * heads * size * dtype.itemsize
-        most = max(repeats, cache_budget(self.loaded.device) // per_row)
+        most = max(repeats, budget // per_row)
         return min(most, self.most_rows or most)
 
-    def _waiting(self, prompts: Sequence[Sequence[int]], repeats: int, draws: Draws, width: int) -> list[Turn]:
+    def _waiting(self, prompts: Prompts, repeats: int, draws: Draws, width: int) -> list[Turn]:
         """Draws that are not done, in the order of the prompts' lengths; a group that does not fit in several parts."""
         parts = -(-repeats // self._most(repeats, width))
         size, missing = -(-repeats // parts), (~draws.done).tolist()
@@ -385,22 +368,14 @@ class OwnLoop:
             for start in range(0, repeats, size)
         ]
         turns = [turn for turn in turns if any(missing[turn.rows.start : turn.rows.stop])]
-        for turn in turns:
-            draws.forget(turn.rows)
+        for rows in (slice(turn.rows.start, turn.rows.stop) for turn in turns):  # they begin anew
+            draws.ids[rows], draws.taken[rows], draws.done[rows] = -1, 0, False
         return turns
 
 
 def _count(flags: Bool[Tensor, " rows"]) -> int:
     """Count those that are set; on a CPU without a kernel."""
     return int(np.count_nonzero(flags.numpy()) if flags.device.type == "cpu" else flags.sum())
-
-
-def cache_budget(device: torch.device) -> int:
-    """Bytes of keys and values in one batched decode; on a card what is free, but for what drawing needs besides."""
-    if device.type != "cuda":
-        return CACHE_BUDGET
-    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return max(CACHE_BUDGET, int(CACHE_SHARE * (memory_of(device).free + unused)))
 
 
 class Sampler(GroupSampler):
@@ -411,35 +386,24 @@ class Sampler(GroupSampler):
         self.loaded = loaded
         self.backend: Backend = backend or OwnLoop(loaded, progress=progress)
 
-    def sample(
-        self,
-        prompts: Sequence[str],
-        *,
-        group_size: int,
-        max_new_tokens: int,
-        temperature: float,
-        generator_seed: int,
-        max_prompt_tokens: int | None = None,
-        ended: Callable[[int, list[Completion]], object] | None = None,
-    ) -> list[list[Completion]]:
+    def sample(self, prompts: Sequence[str], **how: Unpack[How]) -> list[list[Completion]]:
         """`logprobs` are nats under the sampling temperature, at 0 (greedy) under 1. A prompt over `max_prompt_tokens`
         loses its beginning."""
         if not prompts:
             return []
-        rows = encode_prompts(self.loaded.tokenizer, prompts, max_prompt_tokens)
-        groups: dict[int, list[Completion]] = {}
+        rows = encode_prompts(self.loaded.tokenizer, prompts, how.get("max_prompt_tokens"))
+        groups, size, ended = dict[int, list[Completion]](), how["group_size"], how.get("ended")
 
         def take(at: int, drawn: list[Drawn]) -> None:
             groups[at] = self._completions(drawn)
             if ended:
                 ended(at, groups[at])
 
-        drawn = self.backend.draw(
-            rows, group_size, max_new_tokens, temperature, generator_seed, None if ended is None else take
-        )
+        settings = size, how["max_new_tokens"], how["temperature"], how["generator_seed"]
+        drawn = self.backend.draw(rows, *settings, None if ended is None else take)
         for at in range(len(prompts)):
             if at not in groups:
-                take(at, drawn[at * group_size : (at + 1) * group_size])
+                take(at, drawn[at * size : (at + 1) * size])
         return [groups[at] for at in range(len(prompts))]
 
     def _completions(self, drawn: Sequence[Drawn]) -> list[Completion]:
@@ -451,3 +415,30 @@ class Sampler(GroupSampler):
             Completion(text, tuple(draw.ids), tuple(draw.logprobs), draw.ids[-1] in stops, draw.version)
             for text, draw in zip(texts, drawn, strict=True)
         ]
+
+
+class TrailingSampler(Sampler):
+    """Its policy stays as it was while the learner takes its step: attempts ahead without a server. It samples from a
+    copy of all that learns; frozen weights are shared. Its completions name the copy's version."""
+
+    @torch.no_grad()
+    def __init__(self, policy: LoadedModel) -> None:
+        self._learned = [*policy.model.parameters()]
+        if any(each.requires_grad for each in self._learned):
+            self._learned = [each for each in self._learned if each.requires_grad]
+        own = {id(each): torch.nn.Parameter(each.detach().clone(), requires_grad=False) for each in self._learned}
+        shared = {id(each): each for each in policy.model.parameters()}
+        model = copy.deepcopy(policy.model, shared | own)
+        model.__dict__.pop("forward", None)  # as a learner has wrapped it
+        self._copies, self.version = [own[id(each)] for each in self._learned], 0
+        super().__init__(replace(policy, model=model))
+
+    @torch.no_grad()
+    def catch_up(self, version: int) -> None:
+        """Take the policy's present weights, while nobody samples or learns."""
+        self.version = version
+        for own, learned in zip(self._copies, self._learned, strict=True):
+            own.copy_(learned)
+
+    def _completions(self, drawn: Sequence[Drawn]) -> list[Completion]:
+        return super()._completions([each._replace(version=self.version) for each in drawn])

@@ -1,19 +1,23 @@
-"""The memory that a node needs and its device has.
+"""The memory that a node needs and its device has, and what of the machine it uses.
 
 Also which card each of several nodes on one machine gets, decided without loading torch.
 """
 
-import dataclasses
+import contextlib
 import importlib.util
 import itertools
 import logging
 import math
 import os
 import subprocess
+import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import psutil
 
 from codezero.config import NodeConfig, SolverConfig
 from codezero.config.learning import EVERY_LINEAR
@@ -22,6 +26,7 @@ from codezero.models import cpu_only
 from codezero.models.digest import place_of, same_place
 from codezero.nano import NANO, NANO_GYM, weights_directory
 from codezero.system.child import python
+from codezero.types import Metrics
 
 if TYPE_CHECKING:
     import torch
@@ -91,11 +96,12 @@ def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]
 
     Raises ModelError when a model's configuration cannot be read.
     """
-    from codezero.models.device import computing_bytes
+    from codezero.models.device import choose_precision, computes_bfloat16
 
     has, where = memory_free(config)
-    need = estimate(config, where.type, computing_bytes(config.model.precision, where))
-    return need, has, where
+    precision = config.model.precision
+    half = precision == "auto" and where.type == "cpu" and computes_bfloat16()  # see `load.load_model`
+    return estimate(config, where.type, 2 if half else choose_precision(precision, where).itemsize), has, where
 
 
 def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
@@ -112,7 +118,7 @@ def estimate(config: NodeConfig, device: str, number: int) -> "Need | None":
     def role(name: str, source: str, texts: Texts, learns: SolverConfig | None = None) -> Role:
         source = source_of(source, name)
         nf4 = model.quantize == "nf4" and (adapted or learns is None)
-        shape = dataclasses.replace(shape_of(source, name), nf4=nf4)
+        shape = shape_of(source, name)._replace(nf4=nf4)
         place = same_place(source)
         shared = learns is None and place in frozen
         if learns is None or adapted:
@@ -186,3 +192,40 @@ def memory_free(config: NodeConfig) -> "tuple[DeviceMemory, torch.device]":
     where = choose_device(config.model.device, "solver")
     keep_to_share(where, config.model.memory_share)
     return memory_of(where, config.model.memory_share), where
+
+
+class Usage:
+    """Call it once an iteration. CPU is what was used since the last call, in cores."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+        self._at, self._cpu = time.monotonic(), 0.0
+
+    def __call__(self) -> Metrics:
+        """`system/cpu` in cores (null at first), `system/memory_bytes` resident, `system/gpu_bytes` where CUDA is used.
+
+        Memory that processes share counts for each of them; of the cards, that of all programs counts.
+        """
+        cpu, memory = 0.0, 0
+        for process in [self._process, *self._process.children(recursive=True)]:
+            with contextlib.suppress(psutil.Error):  # it ended meanwhile
+                times = process.cpu_times()
+                cpu += times.user + times.system
+                memory += process.memory_info().rss
+        now, before = time.monotonic(), self._cpu
+        spent = max(0.0, cpu - before)  # a child that ended takes its own
+        used = spent / max(now - self._at, 1e-3) if before else None
+        self._at, self._cpu = now, cpu
+        return {"system/cpu": used, "system/memory_bytes": memory, "system/gpu_bytes": _card_bytes()}
+
+
+def _card_bytes() -> int | None:
+    """Bytes on the cards of this process. torch is not loaded for it."""
+    if "torch" not in sys.modules:
+        return None
+    import torch
+
+    if not torch.cuda.is_available() or not torch.cuda.is_initialized():
+        return None
+    free = [torch.cuda.mem_get_info(card) for card in range(torch.cuda.device_count())]
+    return sum(total - left for left, total in free)

@@ -14,14 +14,14 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
+from codezero.models.base import Progress
 from codezero.models.chat import pad
 from codezero.models.decoders import why_not_plain
 
@@ -31,39 +31,34 @@ if TYPE_CHECKING:
 Ids = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TokenScores:
+class TokenScores(NamedTuple):
     """A model's scores of each token of a text; float32 on the CPU."""
 
     logprob: Float[Tensor, " tokens"]  # nats, at temperature 1
     gap: Float[Tensor, " tokens"]  # log p(token) - log p(likeliest token), <= 0
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """A text read after a row, and an answer that is scored behind it."""
 
     ids: Ids  # at least one token
     answer: Ids = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixRow:
+class PrefixRow(NamedTuple):
     head: Ids  # at least one token. Rows with equal heads share them.
     body: Ids
     asks: tuple[Ask, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AskScores:
+class AskScores(NamedTuple):
     """The model's scores after an ask; float32 on the CPU."""
 
     choices: Float[Tensor, " choices"]  # log-probabilities, nats, of the choices as the very next token
     answer: TokenScores  # of the ask's answer; empty without one
 
 
-@dataclass(frozen=True, slots=True)
-class RowScores:
+class RowScores(NamedTuple):
     body: TokenScores | None  # of the body and of the end after it; None when not requested
     asks: tuple[AskScores, ...]
     state: Float[Tensor, "layers width"] | None = None  # of the body's last token, after each layer requested
@@ -114,7 +109,7 @@ class PrefixReader:
         *,
         batch_rows: int = 128,
         share: bool = True,
-        progress: Callable[[int, int], object] = lambda done, of: None,
+        progress: Progress = lambda done, of: None,
     ) -> None:
         """`batch_rows` bounds the rows of a forward pass. `share` False reads every text in full. `progress`: called as
         texts are scored."""
@@ -241,8 +236,7 @@ class PrefixReader:
         return _Past(past.cache, both), hidden
 
 
-@dataclass(frozen=True)
-class _Past:
+class _Past(NamedTuple):
     """The text read so far: keys and values, and which of them stand for text."""
 
     cache: DynamicCache

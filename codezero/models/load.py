@@ -17,18 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+import transformers
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
 from transformers.core_model_loading import revert_weight_conversion
 from transformers.utils import logging as hf_logging
 from transformers.utils.quantization_config import BitsAndBytesConfig
@@ -54,8 +46,8 @@ CLASSIFIER = "ForSequenceClassification"  # how the names of such architectures 
 class LoadedModel:
     """A causal language model, its tokenizer, and where they run."""
 
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
+    model: transformers.PreTrainedModel
+    tokenizer: transformers.PreTrainedTokenizerBase
     name: str
     device: torch.device
     base: Base | None = None
@@ -143,7 +135,7 @@ def _gains_by_half(name: str, role: str, where: torch.device) -> bool:
     return stored and sum(map(math.prod, checkpoint_shapes(config).values())) >= TINY_PARAMETERS
 
 
-def _bar(model: PreTrainedModel, ids: Sequence[int]) -> None:
+def _bar(model: transformers.PreTrainedModel, ids: Sequence[int]) -> None:
     """Give these ids no probability wherever logits are computed, through the bias of the head or an unsaved buffer."""
     head: Any = model.get_output_embeddings()
     if not ids or not isinstance(head, nn.Linear):
@@ -155,28 +147,28 @@ def _bar(model: PreTrainedModel, ids: Sequence[int]) -> None:
         head.bias[[each for each in ids if each < head.out_features]] = BARRED
 
 
-def checkpoint_shapes(config: PreTrainedConfig) -> dict[str, tuple[int, ...]]:
+def checkpoint_shapes(config: transformers.PreTrainedConfig) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the tensors on disk, those that are tied to others left out."""
     with torch.device("meta"):
         model = auto_class(config).from_config(config, trust_remote_code=False)
     return {name: tuple(weight.shape) for name, weight in model.named_parameters()}
 
 
-def auto_class(config: PreTrainedConfig) -> Any:
+def auto_class(config: transformers.PreTrainedConfig) -> Any:
     """The class that makes a model of this configuration: a reward model says so in its architecture."""
     classifies = any(name.endswith(CLASSIFIER) for name in config.architectures or ())
-    return AutoModelForSequenceClassification if classifies else AutoModelForCausalLM
+    return transformers.AutoModelForSequenceClassification if classifies else transformers.AutoModelForCausalLM
 
 
 def is_classifier(name: str, role: str) -> bool:
     """True for a directory or hub id of a sequence classifier. Raises ModelError."""
     _check_directory(name, role)
-    return auto_class(_read_config(name, role)) is AutoModelForSequenceClassification
+    return auto_class(_read_config(name, role)) is transformers.AutoModelForSequenceClassification
 
 
-def _read_config(name: str, role: str) -> PreTrainedConfig:
+def _read_config(name: str, role: str) -> transformers.PreTrainedConfig:
     try:
-        return AutoConfig.from_pretrained(place_of(name), trust_remote_code=False)
+        return transformers.AutoConfig.from_pretrained(place_of(name), trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise cannot_load(name, role, "configuration", error) from error
 
@@ -184,7 +176,7 @@ def _read_config(name: str, role: str) -> PreTrainedConfig:
 def _check_head(name: str, role: str, scores: bool) -> None:
     """Refuse a classifier as a language model, and the other way: the missing head would be drawn at random."""
     config = _read_config(name, role)
-    classifies = auto_class(config) is AutoModelForSequenceClassification
+    classifies = auto_class(config) is transformers.AutoModelForSequenceClassification
     if classifies and not scores:
         mend = "set evaluator.kind=reward_model, or name a language model"
         raise ModelChoiceError(f"{role}: {name} is a classifier, and writes nothing; {mend}")
@@ -196,7 +188,7 @@ def _check_head(name: str, role: str, scores: bool) -> None:
         raise ModelChoiceError(f"{role}: {many}; name another, or train it with num_labels=1")
 
 
-def use_threads(model: PreTrainedModel, wanted: int) -> None:
+def use_threads(model: transformers.PreTrainedModel, wanted: int) -> None:
     """Give torch `wanted` CPU threads for `model`; 0: one for a tiny model, whose matrices are too small to share, else
     torch's own choice."""
     if wanted or model.num_parameters() < TINY_PARAMETERS:
@@ -213,10 +205,10 @@ def _check_directory(name: str, role: str) -> None:
         raise ModelChoiceError(f"{role}: {name} is not a directory; give a model directory or a Hugging Face id")
 
 
-def load_tokenizer(name: str, role: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(name: str, role: str) -> transformers.PreTrainedTokenizerBase:
     """Raises ModelError for one that cannot be had, or that no chat can be held with."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(place_of(name), trust_remote_code=False)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place_of(name), trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise cannot_load(name, role, "tokenizer", error) from error
     if not tokenizer(PROBE, add_special_tokens=False)["input_ids"]:  # files missing: some classes then know no words
@@ -227,19 +219,19 @@ def load_tokenizer(name: str, role: str) -> PreTrainedTokenizerBase:
         raise ModelChoiceError(f"{role}: tokenizer of {name} has no EOS token; use a model that can end its answer")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    return cast(PreTrainedTokenizerBase, tokenizer)
+    return cast(transformers.PreTrainedTokenizerBase, tokenizer)
 
 
 def _load_weights(
     name: str, role: str, dtype: torch.dtype, nf4_on: torch.device | None, scores: bool
-) -> PreTrainedModel:
+) -> transformers.PreTrainedModel:
     """nf4_on: the device on which each layer becomes NF4 as it is read (QLoRA, Dettmers et al. 2023); None: plain."""
     hf_logging.disable_progress_bar()  # of reading and writing shards; downloads still show theirs
     options: dict[str, Any] = {}
     if nf4_on is not None:
         form = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True, "bnb_4bit_compute_dtype": dtype}
         options = {"quantization_config": BitsAndBytesConfig(load_in_4bit=True, **form), "device_map": {"": nf4_on}}
-    kind: Any = AutoModelForSequenceClassification if scores else AutoModelForCausalLM
+    kind: Any = transformers.AutoModelForSequenceClassification if scores else transformers.AutoModelForCausalLM
     options |= {"dtype": dtype, "use_safetensors": True, "trust_remote_code": False, "output_loading_info": scores}
     try:
         model = kind.from_pretrained(place_of(name), **options)
@@ -252,7 +244,7 @@ def _load_weights(
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):  # a form for reading alone, through which no gradient passes
             module.support_avx512bf16_for_cpu = False
-    return cast(PreTrainedModel, model)
+    return cast(transformers.PreTrainedModel, model)
 
 
 def cannot_load(name: str, role: str, what: str, error: Exception) -> ModelError:
@@ -281,7 +273,15 @@ def add_adapter(
     from peft import LoraConfig  # here and below: who has no adapter does not wait for it
 
     wanted = EVERY_LINEAR if EVERY_LINEAR in targets else list(targets)
-    _check(policy.model, targets)
+    head = policy.model.get_output_embeddings()  # unadapted: log-probabilities come in pieces from its own weight
+    modules = ((name, module) for name, module in policy.model.named_modules() if isinstance(module, nn.Linear))
+    linear = [name for name, module in modules if module is not head]
+    known = {name.split(".")[-1] for name in linear}
+    if unknown := {*targets} - known - {*linear} - {EVERY_LINEAR}:
+        raise ConfigError(
+            f"model.lora_targets: {min(unknown)} names no linear layer that takes an adapter; choose {EVERY_LINEAR} "
+            f"or some of: {', '.join(sorted(known))}"
+        )
     base = Base(policy.name, weights_digest(policy.name))
     settings = LoraConfig(
         r=rank,
@@ -335,7 +335,7 @@ def as_loaded(loaded: LoadedModel) -> Generator[None]:
             loaded.model.forward = wrapped
 
 
-def save_adapter(model: PreTrainedModel, folder: Path) -> None:
+def save_adapter(model: transformers.PreTrainedModel, folder: Path) -> None:
     """Write the adapter as `PeftModel.from_pretrained(base, folder)` reads it."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: value.contiguous() for name, value in _state(model).items()}
@@ -343,7 +343,7 @@ def save_adapter(model: PreTrainedModel, folder: Path) -> None:
     cast("dict[str, LoraConfig]", model.peft_config)[NAME].save_pretrained(str(folder))
 
 
-def load_adapter(model: PreTrainedModel, folder: Path) -> None:
+def load_adapter(model: transformers.PreTrainedModel, folder: Path) -> None:
     """Copy what `save_adapter` wrote into the model's adapter. Raises ValueError when it is of another shape."""
     own, saved = _state(model), load_file(folder / WEIGHTS)
     if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in saved.items()}:
@@ -353,7 +353,7 @@ def load_adapter(model: PreTrainedModel, folder: Path) -> None:
             value.copy_(saved[name])
 
 
-def plain_weights(model: PreTrainedModel) -> dict[str, Tensor]:
+def plain_weights(model: transformers.PreTrainedModel) -> dict[str, Tensor]:
     """The weights by their names on disk, with an adapter multiplied out into new tensors."""
     layers = adapted_layers(model)
     of_adapter = {
@@ -379,21 +379,8 @@ def adapted_layers(model: nn.Module) -> dict[str, Any]:
     return {name: module for name, module in model.named_modules() if isinstance(module, BaseTunerLayer)}
 
 
-def _state(model: PreTrainedModel) -> dict[str, Tensor]:
+def _state(model: transformers.PreTrainedModel) -> dict[str, Tensor]:
     """The adapter's tensors, by their names on disk."""
     from peft import get_peft_model_state_dict
 
     return {PREFIX + name: value for name, value in get_peft_model_state_dict(model, adapter_name=NAME).items()}
-
-
-def _check(model: PreTrainedModel, targets: Sequence[str]) -> None:
-    """Raise ConfigError unless each target names linear layers that may be adapted."""
-    head = model.get_output_embeddings()  # not this one: log-probabilities are computed in pieces from its own weight
-    modules = ((name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear))
-    linear = [name for name, module in modules if module is not head]
-    known = {name.split(".")[-1] for name in linear}
-    if unknown := {*targets} - known - {*linear} - {EVERY_LINEAR}:
-        raise ConfigError(
-            f"model.lora_targets: {min(unknown)} names no linear layer that takes an adapter; choose {EVERY_LINEAR} "
-            f"or some of: {', '.join(sorted(known))}"
-        )

@@ -16,8 +16,7 @@ allocated at the same time: the largest counts. Layers with experts are counted 
 
 import functools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -44,8 +43,7 @@ ADAM, ADAM_8BIT = 8.0, 2 + 2 * 4 / 256
 NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelShape:
+class ModelShape(NamedTuple):
     parameters: int
     layers: int
     hidden: int
@@ -69,8 +67,7 @@ class ModelShape:
         return float(number * max(into * out for _, into, out in self.linear)) if self.nf4 else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Training:
+class Training(NamedTuple):
     adapter: int  # numbers in the adapter; 0: all weights are trained
     kl_copy: bool
     checkpointing: bool
@@ -78,8 +75,7 @@ class Training:
     moments: float = ADAM  # bytes of the optimiser's state of a trained number
 
 
-@dataclass(frozen=True, slots=True)
-class Texts:
+class Texts(NamedTuple):
     """Longest texts, in tokens, and how many are sampled in one call."""
 
     prompt: int
@@ -97,8 +93,7 @@ class Texts:
         return whole + bool(rest) + bool(rest > 1 and self.group % rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(NamedTuple):
     name: str  # solver, proposer, judge or reward model; the last two's `texts` are the rows of one batch
     shape: ModelShape
     texts: Texts
@@ -106,8 +101,7 @@ class Role:
     shared: bool = False  # does it read frozen weights that are there already?
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(NamedTuple):
     """Bytes, by what they are for."""
 
     always: tuple[tuple[str, float], ...]

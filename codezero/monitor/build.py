@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from codezero.config import HUB_TOKEN, LOGIN_TOKEN, NodeConfig
-from codezero.models.usage import Usage
+from codezero.models.hardware import Usage
 from codezero.monitor.logs import Secrets, known_secrets
 from codezero.monitor.monitor import RunMonitor, WandbRun
 from codezero.monitor.run_types import SettingLine, write_settings

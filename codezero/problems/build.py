@@ -1,23 +1,17 @@
 """Config -> the problems of a node."""
 
-from collections.abc import Callable
-
 from codezero.config import NodeConfig
 from codezero.config.learning import source_weights
 from codezero.environment import Environment
+from codezero.models.build import Say
 from codezero.nano import NANO
-from codezero.problems.filters import Novelty
+from codezero.problems.filters import Fits, Novelty
 from codezero.problems.stream import SYNTHETIC, MixedStream
-from codezero.types import REHEARSAL, Problem
+from codezero.types import REHEARSAL
 
 
 def build_stream(
-    config: NodeConfig,
-    environment: Environment,
-    peer_id: str,
-    withheld: Novelty,
-    say: Callable[[str], None],
-    fits: Callable[[Problem], bool],
+    config: NodeConfig, environment: Environment, peer_id: str, withheld: Novelty, say: Say, fits: Fits
 ) -> MixedStream:
     """The sources' problems; prints what they are and what stands in for them. Raises ProblemError.
 

@@ -29,6 +29,7 @@ from codezero.code.assertions import EntryCall, cases_of, parse_cases, parse_tes
 from codezero.code.parsing import BUILTINS, FunctionNode, hidden_characters, names_given, names_imported, parse
 from codezero.environment import Environment
 from codezero.problems.synthetic.tasks import parse_question
+from codezero.system.state import Newest
 from codezero.types import Problem, Source, Standing, Style
 
 REMEMBERED_IDS = 4096
@@ -71,17 +72,16 @@ class Novelty:
     """The last `most` problems that were added."""
 
     def __init__(self, state: NoveltyState | None = None, most: int = REMEMBERED) -> None:
-        state, self._most = state or NoveltyState(), most
+        state = state or NoveltyState()
         signatures = np.frombuffer(state.signatures, _SIGNATURE).reshape(-1, PERMUTATIONS)
-        self._known = dict(zip(state.tests, signatures, strict=True))  # signature by the key of the tests, oldest first
+        self._known = Newest[str, NDArray[np.uint32]](most)  # signature by the key of the tests
+        self._known.update(zip(state.tests, signatures, strict=True))
 
     def add(self, problem: Problem) -> Literal["tests", "question"] | None:
         """Remember it, unless it repeats one that is remembered: then say in what."""
         key, signature = tests_key(problem), signature_of(problem)
         if (repeat := self._repeats(key, signature)) is None:
             self._known[key] = np.zeros(PERMUTATIONS, _SIGNATURE) if signature is None else signature
-            if len(self._known) > self._most:
-                del self._known[next(iter(self._known))]
         return repeat
 
     def repeats(self, problem: Problem) -> bool:

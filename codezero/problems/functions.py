@@ -14,13 +14,13 @@ import os
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,6 +29,7 @@ from codezero.code.assertions import calls_of
 from codezero.code.parsing import BUILTINS, UNPARSEABLE, FunctionNode, called, names_given, names_imported
 from codezero.code.scopes import free_names
 from codezero.errors import ConfigError, translated
+from codezero.models.build import Say
 from codezero.problems.filters import FilterRefusal, Screen
 from codezero.problems.sources import read_entry
 from codezero.sandbox.base import MAX_BYTES, Job, Outcome, Sandbox
@@ -62,8 +63,7 @@ class PackageOrigin(msgspec.Struct, frozen=True):
     licence: str = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
+class SourceFile(NamedTuple):
     path: Path
     label: str  # below the package's root
     origin: PackageOrigin
@@ -73,8 +73,7 @@ class SourceFile:
         return not {"test", "tests"}.isdisjoint(Path(self.label).parts) or self.path.name.startswith("test_")
 
 
-@dataclass(frozen=True, slots=True)
-class PackageFunction:
+class PackageFunction(NamedTuple):
     file: SourceFile
     name: str
     question: str
@@ -309,9 +308,7 @@ def _functions(file: SourceFile, tree: ast.Module, asserts: Mapping[str, list[st
             yield PackageFunction(file, name, question, code, tests, calls)
 
 
-def read_package(
-    sources: Sequence[SourceFile], say: Callable[[str], None]
-) -> tuple[list[PackageFunction], Counter[str], int]:
+def read_package(sources: Sequence[SourceFile], say: Say) -> tuple[list[PackageFunction], Counter[str], int]:
     """Functions that may become problems; how many others have which reason; how many files cannot be read.
 
     Raises ConfigError for more than MAX_PROBLEMS.
@@ -339,7 +336,7 @@ def read_package(
 
 
 def prove(
-    functions: Sequence[PackageFunction], sandbox: Sandbox, screen: Screen, seed: int, say: Callable[[str], None]
+    functions: Sequence[PackageFunction], sandbox: Sandbox, screen: Screen, seed: int, say: Say
 ) -> tuple[dict[str, list[dict[str, object]]], Counter[str]]:
     """Rows for training and for the exam, of functions that pass their tests where no stub does; why others are none.
 

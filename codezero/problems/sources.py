@@ -27,16 +27,15 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from random import Random
-from typing import Annotated, NamedTuple, TypeVar, cast
+from typing import Annotated, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
 
 from codezero.config.learning import is_own_rows
 from codezero.errors import CodeZeroError, ConfigError, ProblemError, translated
-from codezero.problems import filters
+from codezero.problems import filters, rows
 from codezero.problems.filters import CURATED, FilterReason, FilterRefusal, Key, Novelty, NoveltyState, Screen, inspect
-from codezero.problems.folders import folder_files, folder_rows
 from codezero.problems.rows import MAX_ROW, MAX_ROWS, SETS, HubSet, NamedRow, Row, parse_columns, read_row
 from codezero.system.files import SUFFIXES, data_files, json_lines
 from codezero.system.http_client import answer_of
@@ -100,7 +99,7 @@ class RowSet:
             if self.place is not None:
                 return _hub_files(self.place)
             path = Path(os.path.expanduser(self.name))
-            return [*map(str, _training(folder_files(path) or data_files(path)))]
+            return [*map(str, _training(rows.folder_files(path) or data_files(path)))]
 
     def rows(self, shard: str, start: int) -> Iterator[Row]:
         """The rows of a file from number `start`. Raises ProblemError."""
@@ -124,7 +123,7 @@ class RowSet:
             elif shard.endswith(".csv"):
                 with open(shard, encoding="utf-8-sig", newline="") as file:
                     yield from islice(csv.DictReader(file, restkey="", strict=True), start, None)
-            elif (read := folder_rows(Path(shard))) is not None:
+            elif (read := rows.folder_rows(Path(shard))) is not None:
                 yield from islice(read, start, None)
             else:
                 with open(shard, "rb") as file:
@@ -198,21 +197,17 @@ def begin(work: Callable[[], _T]) -> Future[_T]:
     return future
 
 
-class SourceState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Cursor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     epoch: _Count = 0
     shard: _Count = 0
     block: _Count = 0
+    layout: Annotated[str, Meta(max_length=16)] = ""  # which shards it is about
+
+
+class SourceState(_Cursor, frozen=True):
     place: _Count = 0  # entries of the block that were used
-    layout: Annotated[str, Meta(max_length=16)] = ""  # which shards the cursor is about
     given: Annotated[list[Key], Meta(max_length=MAX_ROWS)] = []
     novelty: NoveltyState = NoveltyState()
-
-
-class _Cursor(NamedTuple):
-    epoch: int
-    shard: int
-    block: int
-    layout: str
 
 
 _Block = tuple[_Cursor, list[Problem | FilterRefusal]]  # where it is, and its entries in this peer's order
@@ -266,12 +261,11 @@ class DataSource:
         return None
 
     def state(self) -> SourceState:
-        epoch, shard, block, layout = self._cursor
-        given = list(self._given)[-MAX_ROWS:]
-        return SourceState(epoch, shard, block, self._place, layout, given, self._screen.state())
+        at, given = self._cursor, list(self._given)[-MAX_ROWS:]
+        return SourceState(at.epoch, at.shard, at.block, at.layout, self._place, given, self._screen.state())
 
     def restore(self, state: SourceState) -> None:
-        self._cursor: _Cursor = _Cursor(state.epoch, state.shard, state.block, state.layout)
+        self._cursor = _Cursor(state.epoch, state.shard, state.block, state.layout)
         self._place, self._given = state.place, dict.fromkeys(state.given)
         self._screen.restore(state.novelty)
         self._entries: list[Problem | FilterRefusal] = []  # those of the cursor's block, once it was read
@@ -341,7 +335,7 @@ class DataSource:
                 Random(f"{self._origin} {at.epoch} {at.shard} {at.block}").shuffle(entries)
                 yield at, entries
                 ended = len(entries) < BLOCK
-                at = at._replace(shard=at.shard + ended, block=0 if ended else at.block + 1)
+                at = msgspec.structs.replace(at, shard=at.shard + ended, block=0 if ended else at.block + 1)
 
 
 CANARY_ROWS, CANARY_EVERY = 384, 4  # of so many first rows of a source every fourth is the judge's: 94 of MBPP's 374

@@ -13,7 +13,6 @@ from codezero.models.base import GroupSampler
 from codezero.models.build import FrozenModels
 from codezero.problems.synthetic.tasks import parse_question, render
 from codezero.proposer.base import Proposer
-from codezero.proposer.derived import DerivedProposer
 from codezero.sandbox.build import build_sandbox
 from codezero.types import Problem
 
@@ -28,7 +27,7 @@ def build_proposer(
     config: NodeConfig, environment: Environment, peer_id: str, models: FrozenModels, stack: ExitStack
 ) -> Proposer:
     """An environment that derives its problems needs no model. Raises ModelError and ConfigError."""
-    from codezero.proposer.proposer import ModelProposer, NoProposer
+    from codezero.proposer.proposer import DerivedProposer, ModelProposer, NoProposer
 
     settings = config.proposer
     if settings.model == "off":

@@ -14,9 +14,8 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from random import Random
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta
@@ -32,8 +31,7 @@ TAILS = (0.025, 0.975)  # ends of the interval that is reported, as quantiles of
 _SPREAD = (1 / 6, 1 / 2, 5 / 6)  # quantiles of a rate's posterior that stand for it, each for a third
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(NamedTuple):
     """One pair of error rates that the judge may have."""
 
     false_positive: float = 0.0

@@ -5,14 +5,15 @@ without. No field of a response is believed but the text. What was not answered 
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import Unpack
 
 import msgspec
 
 from codezero.config import ProposerConfig
 from codezero.errors import EndpointError, ProposalError
-from codezero.models.base import GroupSampler
+from codezero.models.base import GroupSampler, How
 from codezero.models.openai_client import EndpointClient, EndpointRequest, InvalidResponse, decode
 from codezero.types import Completion
 
@@ -56,27 +57,18 @@ class OpenAISampler(GroupSampler, AbstractContextManager["OpenAISampler"]):
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def sample(
-        self,
-        prompts: Sequence[str],
-        *,
-        group_size: int,
-        max_new_tokens: int,
-        temperature: float,
-        generator_seed: int,
-        max_prompt_tokens: int | None = None,
-        ended: Callable[[int, list[Completion]], object] | None = None,
-    ) -> list[list[Completion]]:
+    def sample(self, prompts: Sequence[str], **how: Unpack[How]) -> list[list[Completion]]:
         """`group_size` answers to each prompt, in order; the server may or may not honour the seed. max_prompt_tokens:
         left to the server. ended: called when all are there. Raises ProposalError when nothing was answered, or is
         expected to be."""
         client = self._client
         if client.pause:
             raise ProposalError(f"the proposer at {client.url} {client.failure}; next try in {client.pause:.0f} s")
-        common = {"model": self._model, "max_tokens": max_new_tokens, "temperature": temperature}
+        size, seed = how["group_size"], how["generator_seed"]
+        common = {"model": self._model, "max_tokens": how["max_new_tokens"], "temperature": how["temperature"]}
         rows = [
-            {"messages": [{"role": "user", "content": prompt}], "seed": (generator_seed + place) % 2**31, **common}
-            for place, prompt in enumerate(prompt for prompt in prompts for _ in range(group_size))
+            {"messages": [{"role": "user", "content": prompt}], "seed": (seed + place) % 2**31, **common}
+            for place, prompt in enumerate(prompt for prompt in prompts for _ in range(size))
         ]
         while True:
             form: dict[str, object] = {"response_format": _FORMAT} if self._constrained else {}
@@ -92,8 +84,8 @@ class OpenAISampler(GroupSampler, AbstractContextManager["OpenAISampler"]):
             logger.info("the proposer at %s constrains no output; what it writes is parsed", client.url)
         nothing = Completion("", (), (), False)
         completions = [nothing if isinstance(answer, EndpointError) else answer for answer in answers.values()]
-        groups = [completions[at : at + group_size] for at in range(0, len(rows), group_size)]
-        if ended:
+        groups = [completions[at : at + size] for at in range(0, len(rows), size)]
+        if ended := how.get("ended"):
             for at, group in enumerate(groups):
                 ended(at, group)
         return groups

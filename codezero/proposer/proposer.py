@@ -1,4 +1,5 @@
-"""Writes new problems with a model: asks for each level, keeps what holds the contract, counts what does not."""
+"""Writes new problems with a model: asks for each level, keeps what holds the contract, counts what does not. No model
+writes those of an environment that derives its own."""
 
 from collections.abc import Sequence
 from random import Random
@@ -7,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from codezero.config import ProposerConfig
+from codezero.environment import ScoredEnvironment
 from codezero.errors import ProposalError
 from codezero.models.base import GroupSampler
 from codezero.proposer.base import Proposer
@@ -78,6 +80,27 @@ class ModelProposer(StateFile[_State], Proposer, file="proposer.json", schema=_S
         if len(name) <= _LONGEST_NAME:
             self.memory.names = [*(other for other in names if other != name), name][-_REMEMBERED:]
         return problem
+
+
+class _Derived(msgspec.Struct, forbid_unknown_fields=True):
+    written: _Count
+
+
+class DerivedProposer(StateFile[_Derived], Proposer, file="derived.json", schema=_Derived):
+    """Proposes without a model: the next places of the levels that are asked for."""
+
+    def __init__(self, environment: ScoredEnvironment, *, peer_id: str, seed: int) -> None:
+        self._environment, self._origin = environment, f"proposer {seed} {peer_id}"
+        self.memory = _Derived(0)
+
+    def propose(self, levels: Sequence[int]) -> list[Problem]:
+        """One for each level."""
+        first, self.memory.written = self.memory.written, self.memory.written + len(levels)
+        return [self._environment.drawn(level, f"{self._origin} {first + at}") for at, level in enumerate(levels)]
+
+    def metrics(self) -> Metrics:
+        """Since the first iteration of the run."""
+        return {"proposer/derived": self.memory.written}
 
 
 class NoProposer(Proposer):

@@ -26,6 +26,7 @@ from msgspec import Meta
 
 from codezero.config import host_and_port
 from codezero.errors import ConfigError, EndpointError, RolloutError, translated
+from codezero.models.base import Prompts
 from codezero.models.generation import Drawn, Ended
 from codezero.system.child import Child, how_it_ended
 from codezero.system.files import UNDECODABLE, Hex, set_aside
@@ -171,13 +172,7 @@ class RolloutServers:
         self._session = self._thread.run(self._open())
 
     def draw(
-        self,
-        prompts: Sequence[Sequence[int]],
-        repeats: int,
-        max_new_tokens: int,
-        temperature: float,
-        seed: int,
-        ended: Ended | None = None,
+        self, prompts: Prompts, repeats: int, max_new_tokens: int, temperature: float, seed: int, ended: Ended = None
     ) -> list[Drawn]:
         """A request for each prompt. Raises RolloutError."""
         params = Sampling(repeats, max_new_tokens, temperature, seed, list(self.stop_ids), logit_bias=self.bias)
@@ -216,9 +211,7 @@ class RolloutServers:
             task.cancel()
         await self._session.close()
 
-    async def _draw(
-        self, prompts: Sequence[Sequence[int]], params: Sequence[Sampling], ended: Ended | None
-    ) -> list[Drawn]:
+    async def _draw(self, prompts: Prompts, params: Sequence[Sampling], ended: Ended) -> list[Drawn]:
         async def drawn(at: int) -> list[Drawn]:
             group = await self._group(prompts[at], params[at])
             if ended:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from codezero.code.assertions import Example, parse_cases
 from codezero.errors import ProblemError
@@ -54,11 +54,7 @@ def _same_line(wanted: str, printed: str) -> bool:
         return False
 
 
-SAME: dict[str, Callable[[str, str], bool]] = {
-    "words": same_output,
-    "decimals": same_decimals,
-    "values": same_values,
-}
+SAME: dict[str, Callable[[str, str], bool]] = {"words": same_output, "decimals": same_decimals, "values": same_values}
 
 
 class Outcome(StrEnum):
@@ -98,8 +94,7 @@ def _phrase(reason: str) -> str:
     return "".join(character if character.isprintable() else " " for character in reason[:200])
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     code: str  # not fenced
     tests: tuple[str, ...]
     stdio: bool = False  # the tests are `{"input": .., "output": ..}`; else they are assertions

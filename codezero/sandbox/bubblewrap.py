@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
@@ -119,7 +118,7 @@ class BubblewrapSandbox(Tier):
                 yield from zip(part, map(_counted, ended), strict=False)
             part = list(islice(runs, 2))
             # what ended in time just so is not failed by the control
-            jail = replace(self._jail, seconds=2 * self._jail.seconds, total_seconds=2 * self._jail.total_seconds)
+            jail = self._jail._replace(seconds=2 * self._jail.seconds, total_seconds=2 * self._jail.total_seconds)
 
 
 def _counted(ended: Ended) -> SiteCounts:

@@ -14,9 +14,9 @@ import functools
 import itertools
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random, SystemRandom
-from typing import Any
+from typing import Any, NamedTuple
 
 from codezero.code.parsing import UNPARSEABLE, literal, parse_quietly
 from codezero.errors import ProblemError, translated
@@ -192,8 +192,7 @@ _Edit = tuple[int, int, int, str]  # bytes from, to; order among those at one pl
 _Change = Callable[[Random, bool], list[_Edit]]
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(NamedTuple):
     """A condition of a test, or, without a change, the test's end."""
 
     test: int
@@ -209,8 +208,7 @@ class Site:
         return [(start, opens, 0, before), (closes, end, 0, after)]
 
 
-@dataclass(frozen=True, slots=True)
-class ControlledRun:
+class ControlledRun(NamedTuple):
     """The source that one process executes before the code, and after it."""
 
     helpers: str
@@ -218,8 +216,7 @@ class ControlledRun:
     altered: tuple[bool, ...] = ()  # of each site: made false? Empty: its assertions raise, as in CPython
 
 
-@dataclass(frozen=True, slots=True)
-class SiteCounts:
+class SiteCounts(NamedTuple):
     """Counts of a run: for each site, how often its condition was true, and how often false."""
 
     held: Sequence[int] = ()
@@ -227,8 +224,7 @@ class SiteCounts:
     fault: Execution | None = None  # what ended it before its end
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
+class Control(NamedTuple):
     """Tests as the sites in them; the last of them are the tests' ends."""
 
     texts: tuple[bytes, ...]

@@ -21,9 +21,8 @@ import sys
 import time
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from codezero.errors import SandboxError
 from codezero.sandbox import jail_main
@@ -114,16 +113,14 @@ else:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     printed: bytes = b""  # of stdout; one byte more than it may print, where it prints more
     report: bytes = b""  # what `jail_main` and whoever else had its channel wrote
     status: int | None = None  # exit status, 128 + n after signal n; None: killed because it took or wrote too much
     begun: bool = True  # False: the jail did not begin in time, which is not the program's fault
 
 
-@dataclass(frozen=True, slots=True)
-class Jail:
+class Jail(NamedTuple):
     """Limits of a program: processor seconds of a test and of all, by the clock twice as long and two seconds,
     and memory of each process. packages: files and folders that it may import beside the standard library."""
 

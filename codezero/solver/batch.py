@@ -46,6 +46,10 @@ class TrainingRow:
             raise ValueError("a row has one weight for each completion token, or none")
 
 
+Rows = Sequence[TrainingRow]
+IdRows = Sequence[Sequence[int]]
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The rows of one update."""
@@ -69,7 +73,7 @@ class Update:
     compared: tuple[Pair, ...] = ()  # of the fresh rows that this process scored before the first step
 
 
-def by_prompt(rows: Sequence[TrainingRow]) -> list[list[TrainingRow]]:
+def by_prompt(rows: Rows) -> list[list[TrainingRow]]:
     """The rows' groups, in the order of their first rows."""
     groups: dict[tuple[int, ...], list[TrainingRow]] = {}
     for row in rows:
@@ -77,10 +81,10 @@ def by_prompt(rows: Sequence[TrainingRow]) -> list[list[TrainingRow]]:
     return list(groups.values())
 
 
-def split(rows: Sequence[TrainingRow], ranks: int) -> list[list[TrainingRow]]:
+def split(rows: Rows, ranks: int) -> list[list[TrainingRow]]:
     """Whole groups for each rank: the largest first, to the rank with the fewest tokens. Every rank finds the same."""
 
-    def tokens(group: Sequence[TrainingRow]) -> int:
+    def tokens(group: Rows) -> int:
         return sum(len(row.prompt_ids) + len(row.completion_ids) for row in group)
 
     shares: list[list[TrainingRow]] = [[] for _ in range(ranks)]
@@ -89,14 +93,14 @@ def split(rows: Sequence[TrainingRow], ranks: int) -> list[list[TrainingRow]]:
     return shares
 
 
-def minibatches(rows: Sequence[TrainingRow], parts: int, seed: int) -> list[list[TrainingRow]]:
+def minibatches(rows: Rows, parts: int, seed: int) -> list[list[TrainingRow]]:
     """Whole groups, dealt at random: a group's pushes cancel within one step, and its prompt is read once."""
     groups = by_prompt(rows)
     random.Random(seed).shuffle(groups)
     return [list(chain(*groups[part::parts])) for part in range(min(parts, len(groups)))]
 
 
-def packed(rows: Sequence[TrainingRow], tokens: int, *, shared: bool = False) -> list[list[TrainingRow]]:
+def packed(rows: Rows, tokens: int, *, shared: bool = False) -> list[list[TrainingRow]]:
     """Parts alike in length, rows of one prompt beside each other; each of at most `tokens`, or of one row."""
     parts: list[list[TrainingRow]] = []
     for row in sorted(rows, key=lambda row: (len(row.prompt_ids), row.prompt_ids, len(row.completion_ids))):
@@ -107,7 +111,7 @@ def packed(rows: Sequence[TrainingRow], tokens: int, *, shared: bool = False) ->
     return parts
 
 
-def size(rows: Sequence[TrainingRow], *, shared: bool) -> int:
+def size(rows: Rows, *, shared: bool) -> int:
     """Tokens of rows in one pass: with their padding, or without where neighbours share their prompt."""
     if shared:
         prompts = sum(len(prompt) for prompt, _ in groupby(rows, key=lambda row: row.prompt_ids))
@@ -115,7 +119,7 @@ def size(rows: Sequence[TrainingRow], *, shared: bool) -> int:
     return len(rows) * (max(len(row.prompt_ids) for row in rows) + max(len(row.completion_ids) for row in rows))
 
 
-def collate(rows: Sequence[TrainingRow], pad_id: int, device: torch.device) -> dict[str, Tensor]:
+def collate(rows: Rows, pad_id: int, device: torch.device) -> dict[str, Tensor]:
     """TRL's batch: prompts [B, P] padded on the left, completions [B, T] on the right, masks 1 where real.
 
     Advantages are [B], and [B, T] where a row has weights of its own for its tokens.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from codezero.config import NodeConfig
 from codezero.environment import Environment
 from codezero.errors import ConfigError
+from codezero.models.base import Progress
 from codezero.models.build import Say, load
 from codezero.models.hardware import SPARE, VISIBLE, find_cards, freest_card, is_embedded, recomputes, threads_of
 from codezero.rollout.build import build_servers
@@ -95,7 +96,7 @@ def build_solver(
     begin: Callable[[RolloutGroup], object] | None = None,
 ) -> "GrpoSolver":
     """begin: see `Evaluator.begin`."""
-    from codezero.models.trailing import TrailingSampler
+    from codezero.models.generation import TrailingSampler
     from codezero.solver.solver import GrpoSolver
 
     ahead = config.rollout.in_flight > 0  # whose attempts are judged when their time has come
@@ -118,8 +119,8 @@ def build_policy(
     versions: Path,
     say: Say,
     stack: ExitStack,
-    learned: Callable[[int, int], object] = lambda done, of: None,
-    sampled: Callable[[int, int], object] = lambda done, of: None,
+    learned: Progress = lambda done, of: None,
+    sampled: Progress = lambda done, of: None,
 ) -> "tuple[Learner, Sampler]":
     """The learner, and the sampler of its newest policy.
 

@@ -25,22 +25,12 @@ from transformers import PreTrainedModel
 
 from codezero.config import SolverConfig
 from codezero.errors import CheckpointError, ConfigError, ModelError, translated
+from codezero.models.base import Progress
 from codezero.models.device import computes_bfloat16, ran_out_of_memory
 from codezero.models.load import LoadedModel, has_adapter, load_adapter, save_adapter, without_adapter
+from codezero.solver import loss as losses
 from codezero.solver import policy_files as files
-from codezero.solver.batch import Batch, Pair, TrainingRow, Update, collate, minibatches, packed, size
-from codezero.solver.loss import (
-    compared,
-    completion_logprobs,
-    fused_logprobs,
-    head_is_plain,
-    learning_rate,
-    make_trainer,
-    own_loss,
-    packed_logprobs,
-    packs,
-    without_triton,
-)
+from codezero.solver.batch import Batch, IdRows, Pair, Rows, TrainingRow, Update, collate, minibatches, packed, size
 from codezero.types import mean
 
 if TYPE_CHECKING:
@@ -70,7 +60,7 @@ class TrlLearner:
         *,
         activation_checkpointing: bool = False,
         changed: Callable[[int], object] = lambda version: None,
-        progress: Callable[[int, int], object] = lambda done, of: None,
+        progress: Progress = lambda done, of: None,
     ) -> None:
         """changed: called with the policy's new version. progress: called with how many rows of an update have been
         read, and how many there are."""
@@ -84,22 +74,22 @@ class TrlLearner:
         if not self._adapted:
             policy.model.float()
         on_cpu = policy.device.type == "cpu"
-        self._packed = packs(policy.model)
+        self._packed = losses.packs(policy.model)
         halves = computes_bfloat16() if on_cpu else policy.device.type == "cuda" and self._packed
         self._quick = self._half.itemsize == 2 and halves  # else the model itself sees to it
         # TRL's own path has kernels for CUDA; elsewhere it would also score every token of the prompts.
-        self._pieces = policy.device.type != "cuda" and head_is_plain(policy.model)
+        self._pieces = policy.device.type != "cuda" and losses.head_is_plain(policy.model)
         prompts = config.micro_batch_rows / (config.group_size if self._packed else 1)
         longest = config.micro_batch_rows * config.max_new_tokens + math.ceil(prompts) * config.max_prompt_tokens
         self.tokens_per_pass = longest  # fewer once memory ran out
-        self._own_loss = own_loss(config.loss_function) if config.loss == "custom" else None
+        self._own_loss = losses.own_loss(config.loss_function) if config.loss == "custom" else None
         if activation_checkpointing:
             policy.model.activation_checkpointing_enable()
         policy.model.eval()
         leashed = config.kl_beta and not self._adapted
         self._reference: Any = copy.deepcopy(policy.model).requires_grad_(False) if leashed else None
         if policy.device.type == "cuda":  # where samplers call the forward that is wrapped for mixed precision
-            if slower := without_triton():
+            if slower := losses.without_triton():
                 logger.warning("%s", slower)
             self._prepare_once()
 
@@ -111,7 +101,7 @@ class TrlLearner:
         return getattr(self, name)
 
     def _prepare_once(self) -> None:
-        self._trainer: Any = make_trainer(self.policy, self.config, self._half, self._reference)
+        self._trainer: Any = losses.make_trainer(self.policy, self.config, self._half, self._reference)
         self._trainer.beta = self.config.kl_beta
         self._accelerator = self._trainer.accelerator
         self._model, self._optimizer = self._prepare(self._half)
@@ -148,9 +138,7 @@ class TrlLearner:
         )
 
     @torch.no_grad()
-    def logprobs(
-        self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]
-    ) -> list[tuple[float, ...]]:
+    def logprobs(self, prompts: IdRows, completions: IdRows) -> list[tuple[float, ...]]:
         """Nats of each completion's tokens under the present policy at the training temperature, in order."""
         pairs = zip(map(tuple, prompts), map(tuple, completions), strict=True)
         rows = [TrainingRow(prompt, completion, (0.0,) * len(completion), 0.0) for prompt, completion in pairs]
@@ -211,9 +199,7 @@ class TrlLearner:
             self._reference = self._accelerator.prepare_model(self._reference, evaluation_mode=True)
         return self._accelerator.prepare(self.policy.model, self._trainer.create_optimizer())
 
-    def _step(
-        self, rows: Sequence[TrainingRow], share_tokens: float, pairs: dict[int, Pair]
-    ) -> tuple[float, float, float] | None:
+    def _step(self, rows: Rows, share_tokens: float, pairs: dict[int, Pair]) -> tuple[float, float, float] | None:
         """(loss, gradient norm, clipped share), None where one is not finite; `pairs` receives those of fresh rows."""
 
         def follow() -> tuple[float, float]:
@@ -235,17 +221,17 @@ class TrlLearner:
         # A float16 scaler skips the step by itself, and must see the overflow to lower its scale.
         if finite or self._accelerator.scaler is not None:
             for group in self._optimizer.param_groups:
-                group["lr"] = learning_rate(self.config, self.steps)
+                group["lr"] = losses.learning_rate(self.config, self.steps)
             self._optimizer.step()
             # a fused step does not, and copies that are sampled from follow the versions
             torch.autograd.graph.increment_version([*self._model.parameters()])
         self._optimizer.zero_grad()
         return (loss, norm, clipped / sum(len(row.completion_ids) for row in rows)) if finite else None
 
-    def _passes(self, rows: Sequence[TrainingRow]) -> Iterable[list[TrainingRow]]:
+    def _passes(self, rows: Rows) -> Iterable[list[TrainingRow]]:
         return packed(rows, self.tokens_per_pass, shared=self._packed)
 
-    def _scores(self, rows: Sequence[TrainingRow]) -> Float[Tensor, "rows tokens"]:
+    def _scores(self, rows: Rows) -> Float[Tensor, "rows tokens"]:
         """Nats of the completions of one pass, float32 on the host."""
         inputs = collate(rows, self.policy.pad_id, self.policy.device)
         return self._forward(self._model, rows, inputs).float().cpu()
@@ -262,7 +248,7 @@ class TrlLearner:
         """Clip them; returns their norm before."""
         return float(self._accelerator.clip_grad_norm_(self._model.parameters(), self.config.grad_clip))
 
-    def _within_memory(self, work: Callable[[], T], rows: Sequence[TrainingRow]) -> T:
+    def _within_memory(self, work: Callable[[], T], rows: Rows) -> T:
         """The result of `work`, which reads `rows` in passes, of fewer tokens until memory suffices."""
         while True:
             try:
@@ -279,9 +265,7 @@ class TrlLearner:
             release_memory()
             logger.warning("out of memory with %d tokens at once; %d from here on", tried, self.tokens_per_pass)
 
-    def _backward(
-        self, rows: Sequence[TrainingRow], share_tokens: float, pairs: dict[int, Pair]
-    ) -> tuple[float, float]:
+    def _backward(self, rows: Rows, share_tokens: float, pairs: dict[int, Pair]) -> tuple[float, float]:
         """Adds the rows' gradient. Returns their part of the loss and how many tokens were clipped."""
         inputs = collate(rows, self.policy.pad_id, self.policy.device)
         tokens = sum(len(row.completion_ids) for row in rows)
@@ -290,7 +274,7 @@ class TrlLearner:
                 inputs["ref_per_token_logps"] = self._reference_logprobs(rows, inputs)
         if self._own_loss is not None:
             logprobs = self._forward(self._model, rows, inputs).float()
-            pairs.update(compared(rows, logprobs.tolist()))
+            pairs.update(losses.compared(rows, logprobs.tolist()))
             loss = self._own_loss(inputs, logprobs) * (tokens / share_tokens)
             self._accelerator.backward(loss)
             return loss.item(), 0.0
@@ -302,7 +286,7 @@ class TrlLearner:
                 scores = SimpleNamespace(log_probs=logprobs, entropy=torch.zeros_like(logprobs))
             else:
                 scores = self._model(**options)
-            pairs.update(compared(rows, scores.log_probs[:, -inputs["completion_ids"].size(1) :].tolist()))
+            pairs.update(losses.compared(rows, scores.log_probs[:, -inputs["completion_ids"].size(1) :].tolist()))
             return scores
 
         inputs["num_items_in_batch"] = torch.tensor(share_tokens, device=self.policy.device)  # what dapo divides by
@@ -313,22 +297,18 @@ class TrlLearner:
         self._accelerator.backward(loss)
         return loss.item(), tokens * measured["clip_ratio/region_mean"][0]
 
-    def _reference_logprobs(
-        self, rows: Sequence[TrainingRow], inputs: dict[str, Tensor]
-    ) -> Float[Tensor, "rows tokens"]:
+    def _reference_logprobs(self, rows: Rows, inputs: dict[str, Tensor]) -> Float[Tensor, "rows tokens"]:
         """Nats under the initial model: a frozen copy, or the policy with its adapter switched off."""
         if self._reference is not None:
             return self._forward(self._reference, rows, inputs)
         with without_adapter(self.policy.model):
             return self._forward(self._model, rows, inputs)
 
-    def _forward(
-        self, model: PreTrainedModel, rows: Sequence[TrainingRow], inputs: dict[str, Tensor]
-    ) -> Float[Tensor, "rows tokens"]:
+    def _forward(self, model: PreTrainedModel, rows: Rows, inputs: dict[str, Tensor]) -> Float[Tensor, "rows tokens"]:
         """Nats of the completions, without TRL's loss; products are in half precision where that is quick."""
         with torch.autocast(self.policy.device.type, self._half, enabled=self._quick):
             if self._packed:
-                return packed_logprobs(model, rows, self.config.temperature)
+                return losses.packed_logprobs(model, rows, self.config.temperature)
             if self._pieces:
-                return completion_logprobs(model, inputs, self.config.temperature)
-            return fused_logprobs(model, inputs)
+                return losses.completion_logprobs(model, inputs, self.config.temperature)
+            return losses.fused_logprobs(model, inputs)

@@ -38,7 +38,7 @@ from codezero.models.chat import pad
 from codezero.models.decoders import PASSED_ON, why_not_plain
 from codezero.models.device import compiles_kernels, ran_out_of_memory
 from codezero.models.load import LoadedModel
-from codezero.solver.batch import Pair, TrainingRow
+from codezero.solver.batch import Pair, Rows
 from codezero.system.plugins import blamed, load_object
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def packs(model: PreTrainedModel) -> bool:
     return model.config.model_type in PASSED_ON and plain
 
 
-def compared(rows: Sequence[TrainingRow], learned: Sequence[Sequence[float]]) -> dict[int, Pair]:
+def compared(rows: Rows, learned: Sequence[Sequence[float]]) -> dict[int, Pair]:
     """The fresh ones of `rows` with the learner's figures, by `id`."""
     both = zip(rows, learned, strict=True)
     return {id(row): (row.logprobs, tuple(line[: len(row.logprobs)])) for row, line in both if row.fresh}
@@ -250,7 +250,7 @@ class Pack:
     seen: Bool[Tensor, "rows 1 tokens prompt+tokens"]  # places that each place of a completion sees
 
 
-def pack(rows: Sequence[TrainingRow], device: torch.device) -> Pack:
+def pack(rows: Rows, device: torch.device) -> Pack:
     """Rows with the same prompt must stand together."""
     ids, positions, sources, group = list[int](), list[int](), list[int](), list[int]()
     prompts, completions = list[range](), list[range]()
@@ -273,24 +273,13 @@ def pack(rows: Sequence[TrainingRow], device: torch.device) -> Pack:
     earlier = torch.ones(real.size(1), real.size(1), dtype=torch.bool).tril()
     of_prompt = prompted[rows_group][:, None].expand(-1, real.size(1), -1)
     seen = torch.cat([of_prompt, earlier.expand(len(real), -1, -1)], -1)[:, None]
-    made = {
-        "ids": torch.tensor(ids),
-        "positions": torch.tensor(positions),
-        "sources": torch.tensor(sources),
-        "targets": torch.tensor([token for row in rows for token in row.completion_ids]),
-        "prompts": prompt_places,
-        "completions": completion_places,
-        "real": real,
-        "group": rows_group,
-        "order": order,
-        "seen": seen,
-    }
-    return Pack(**{name: tensor.to(device) for name, tensor in made.items()})
+    predicted = torch.tensor([token for row in rows for token in row.completion_ids])
+    walked = torch.tensor(ids), torch.tensor(positions), torch.tensor(sources), predicted
+    laid = prompt_places, completion_places, real, rows_group, order, seen
+    return Pack(*(tensor.to(device) for tensor in (*walked, *laid)))
 
 
-def packed_logprobs(
-    model: PreTrainedModel, rows: Sequence[TrainingRow], temperature: float
-) -> Float[Tensor, "rows tokens"]:
+def packed_logprobs(model: PreTrainedModel, rows: Rows, temperature: float) -> Float[Tensor, "rows tokens"]:
     """Nats, zero beyond a row's end. Rows with the same prompt must stand together."""
     if model.config._attn_implementation != SHARED:
         model.set_attn_implementation(SHARED)

@@ -16,9 +16,8 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import Annotated, cast
+from typing import Annotated, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta
@@ -31,14 +30,14 @@ from codezero.system.state import StateFile
 from codezero.types import Completion, Problem, ScoredGroup, Verdict, mean
 
 Weights = tuple[float, ...]  # [T] factors of the advantage at each token
+Spans = Sequence[tuple[int, int]]  # [start, end) of characters
 LEAST_MEAN_LOGPROB = -4.0  # nats per token; a less likely row is not the policy's language, and a push would be a jolt
 LEAST_LOGPROB = -5.0  # nats of a token that is pushed; a less likely one (1 in 150) is taken for a mark
 WINDOW = 16  # tokens of the stretch in which a row is least likely
 UNLIKELY, LONG = 0.05, 0.95  # quantiles of the own attempts
 
 
-@dataclass(frozen=True, slots=True)
-class OwnMeasure:
+class OwnMeasure(NamedTuple):
     """Bounds taken from the own attempts of an update."""
 
     least_window: float = LEAST_MEAN_LOGPROB  # nats per token: the least likely stretch of one own attempt in twenty
@@ -61,9 +60,7 @@ def least_window(logprobs: Sequence[float]) -> float:
     return min(end - start for start, end in zip(sums, sums[WINDOW:], strict=False)) / WINDOW
 
 
-def program_weights(
-    spans: Sequence[tuple[int, int]] | None, offsets: Sequence[tuple[int, int]], finished: bool
-) -> Weights:
+def program_weights(spans: Spans | None, offsets: Spans, finished: bool) -> Weights:
     """1 for the tokens that lie in the program, and for EOS behind one where the attempt is `finished`; else 0.
 
     spans: see `Verdict.program`; None: every token counts. offsets: [T] the characters of each token, [start, end).
@@ -115,8 +112,7 @@ Ids = tuple[int, ...]
 Candidate = tuple[ScoredGroup, Ids]  # A group that may be chosen, and its prompt
 
 
-@dataclass(frozen=True, slots=True)
-class External:
+class External(NamedTuple):
     """The peers' part of an update."""
 
     rows: tuple[TrainingRow, ...] = ()  # those that push
@@ -126,8 +122,7 @@ class External:
     peers: tuple[tuple[str, int, int], ...] = ()  # (peer id, its groups, those chosen), at most MAX_PEERS
 
 
-@dataclass(frozen=True)
-class PeerReader:
+class PeerReader(NamedTuple):
     """Turns the peers' groups into rows of the own policy. `rows` returns those of one update."""
 
     tokenizer: PreTrainedTokenizerBase

@@ -17,7 +17,7 @@ import msgspec
 from codezero.config import NodeConfig
 from codezero.errors import CheckpointError, RankError, RankMemoryError
 from codezero.models.load import LoadedModel
-from codezero.solver.batch import Batch, Update
+from codezero.solver.batch import Batch, IdRows, Update
 from codezero.solver.policy_files import OPTIMIZER, LearnerCounters
 from codezero.system.child import Channel, Child, how_it_ended, python, spawn
 from codezero.weights.versions import PolicyVersion
@@ -127,9 +127,7 @@ class RemoteLearner:
         assert update is not None
         return update
 
-    def logprobs(
-        self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]
-    ) -> list[tuple[float, ...]]:
+    def logprobs(self, prompts: IdRows, completions: IdRows) -> list[tuple[float, ...]]:
         """See `TrlLearner.logprobs`. Raises RankError."""
         return self._ask(SCORE, (prompts, completions), list[tuple[float, ...]])
 

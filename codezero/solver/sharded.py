@@ -24,7 +24,7 @@ from torch.distributed.tensor import DTensor
 
 from codezero.errors import CheckpointError, ModelError, RankMemoryError
 from codezero.models.device import ran_out_of_memory
-from codezero.solver.batch import Pair, TrainingRow, collate, packed, split
+from codezero.solver.batch import Pair, Rows, TrainingRow, collate, packed, split
 from codezero.solver.learner import TOO_LONG, TrlLearner
 from codezero.solver.policy_files import MODEL, MOMENTS, LearnerCounters, moments, read_weights, trained
 
@@ -89,14 +89,14 @@ class ShardedLearner(TrlLearner):
             _shard(model, mesh, half)
         return self.policy.model, self._trainer.create_optimizer()
 
-    def _passes(self, rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
+    def _passes(self, rows: Rows) -> Iterator[list[TrainingRow]]:
         """This rank's rows of each pass, none where only others have some left."""
         plans = [packed(share, self.tokens_per_pass) for share in split(rows, self.size)]
         self._alone = all(len(part) == 1 for plan in plans for part in plan)
         for parts in zip_longest(*plans, fillvalue=list[TrainingRow]()):
             yield parts[self.rank]
 
-    def _within_memory(self, work: Callable[[], T], rows: Sequence[TrainingRow]) -> T:
+    def _within_memory(self, work: Callable[[], T], rows: Rows) -> T:
         try:
             return work()
         except RuntimeError as error:
@@ -106,7 +106,7 @@ class ShardedLearner(TrlLearner):
                 raise ModelError(f"{TOO_LONG} ({str(error).splitlines()[0][:200]})") from error
             raise RankMemoryError(f"out of memory with up to {self.tokens_per_pass} tokens a pass") from error
 
-    def _scores(self, rows: Sequence[TrainingRow]) -> Tensor:
+    def _scores(self, rows: Rows) -> Tensor:
         return super()._scores(rows) if rows else self._accompany().new_zeros(0)
 
     def _gathered(self, scores: Sequence[Tensor]) -> list[tuple[float, ...]]:
@@ -123,9 +123,7 @@ class ShardedLearner(TrlLearner):
     def _clip_gradients(self) -> float:
         return float(_whole(nn.utils.clip_grad_norm_(self._model.parameters(), self.config.grad_clip)))
 
-    def _backward(
-        self, rows: Sequence[TrainingRow], share_tokens: float, pairs: dict[int, Pair]
-    ) -> tuple[float, float]:
+    def _backward(self, rows: Rows, share_tokens: float, pairs: dict[int, Pair]) -> tuple[float, float]:
         if rows:
             return super()._backward(rows, share_tokens, pairs)
         (self._accompany() * 0).backward()

@@ -41,14 +41,13 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         prompt: Callable[[Problem], str],
         peer_id: str,
         seed: int,
-        external: ExternalConfig | None = None,
+        external: ExternalConfig,
         engine: bool = False,
         begin: Callable[[RolloutGroup], object] | None = None,
     ):
         """prompt: see `Environment.prompt`. engine: see `Updater`. begin: called with each group as it ends, while
         others are still sampled."""
-        self.external = external or ExternalConfig()
-        self.gate = PeerFilter()
+        self.external, self.gate = external, PeerFilter()
         self.config, self.sampler, self.learner, self.prompt = config, sampler, learner, prompt
         self.peer_id, self.seed, self._begin = peer_id, seed, begin
         self.updater = Updater(config, learner, engine=engine)

@@ -14,12 +14,11 @@ import logging
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from codezero.config import SolverConfig
-from codezero.solver.batch import Pair, TrainingRow
+from codezero.solver.batch import Pair, Rows, TrainingRow
 from codezero.types import Metrics
 
 if TYPE_CHECKING:
@@ -35,12 +34,11 @@ TRUNCATION = 2.0  # largest weight of truncated importance sampling
 BUDGET = 0.01  # of M2PO: largest mean of log(r)^2 over tokens that were pushed further the way they had moved
 WIDEST = (0.05, 21.0)  # M2PO never clips further from 1
 LARGEST_WEIGHT = 20.0  # of all
-Tokens = Sequence[float]
+Lines = Sequence[Sequence[float]]
 Learner: TypeAlias = "TrlLearner | RemoteLearner"  # in this process, or in processes of its own
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(NamedTuple):
     """Over all tokens of `rows`; None where there is none. Its fields are metrics."""
 
     rows: int = 0
@@ -106,13 +104,11 @@ class Updater:
             logger.warning("ALARM: the sampler %s (%.2g)", self._alarm, mismatch.mean)
         elif before and not self._alarm:
             logger.warning("sampler and learner agree again")
-        figures = dataclasses.asdict(mismatch) | {"alarm": self._alarm or None}
+        figures = mismatch._asdict() | {"alarm": self._alarm or None}
         return {f"mismatch_{name}": value for name, value in figures.items()}
 
 
-def importance_weighted(
-    rows: Sequence[TrainingRow], current_logprobs: Sequence[tuple[float, ...]], rule: str
-) -> list[TrainingRow]:
+def importance_weighted(rows: Rows, current_logprobs: Sequence[tuple[float, ...]], rule: str) -> list[TrainingRow]:
     """An earlier policy's rows as if the present one had written them: ratio 1, an importance weight per token."""
     sampled = [row.logprobs for row in rows]
     if rule == "m2po":
@@ -126,7 +122,7 @@ def importance_weighted(
     return weighted
 
 
-def truncated_weights(current: Sequence[Tokens], sampled: Sequence[Tokens]) -> list[list[float]]:
+def truncated_weights(current: Lines, sampled: Lines) -> list[list[float]]:
     """w = min(r, TRUNCATION), of log-probs in nats. Espeholt et al. 2018, IMPALA, section 4.1."""
     return [
         [min(math.exp(min(a - b, math.log(LARGEST_WEIGHT))), TRUNCATION) for a, b in zip(*rows, strict=True)]
@@ -134,9 +130,7 @@ def truncated_weights(current: Sequence[Tokens], sampled: Sequence[Tokens]) -> l
     ]
 
 
-def second_moment_weights(
-    current: Sequence[Tokens], sampled: Sequence[Tokens], advantages: Sequence[float]
-) -> list[list[float]]:
+def second_moment_weights(current: Lines, sampled: Lines, advantages: Sequence[float]) -> list[list[float]]:
     """M2PO: w = r, and 0 for harmful tokens beyond the clip, (B, T). Zheng et al. 2025, "Prosperity before Collapse".
 
     Harmful are tokens that are pushed on in the direction they have moved in: A > 0 and r > 1, or A < 0 and r < 1. A

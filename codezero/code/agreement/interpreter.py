@@ -67,8 +67,6 @@ class Interpreter:
         for name in self._rebound:
             self.module.variables.pop(name, None)
 
-    # ------------------------------------------------------------ expressions
-
     def value(self, node: ast.expr, scope: Variables) -> Any:
         self.step()
         if type(node) not in EXPRESSIONS:
@@ -196,8 +194,6 @@ class Interpreter:
             raise NotUnderstood("a format")
         return as_text(self.value(node.value, scope))
 
-    # ------------------------------------------------------------ functions
-
     def function(self, args: ast.arguments, body: list[ast.stmt], scope: Variables) -> Function:
         if args.posonlyargs or args.kwonlyargs or args.kwarg is not None:
             raise NotUnderstood("parameters")
@@ -218,8 +214,6 @@ class Interpreter:
         for decorator in reversed(node.decorator_list):
             function = self.value(decorator, scope)(function)
         scope.assign(node.name, function)
-
-    # ------------------------------------------------------------ statements
 
     def block(self, statements: Sequence[ast.stmt], scope: Variables) -> End:
         for node in statements:

@@ -175,8 +175,6 @@ class Path:
         self._bounds = FormBounds()
         self._residues: dict[Form, tuple[int, frozenset[int]]] = {}
 
-    # ------------------------------------------------------------ unknowns
-
     def atom(self, key: object) -> Atom:
         if key not in self._places:
             self._places[key] = len(self._atoms)
@@ -212,8 +210,6 @@ class Path:
         if not isinstance(inner, Remainder) or inner.modulus % modulus:
             return {(atom,): 1}
         return added(dict(inner.base), of_constant(inner.constant))
-
-    # ------------------------------------------------------------ questions
 
     def at_least_zero(self, terms: Terms) -> bool:
         if (answer := self._known(terms, lambda value: value >= 0)) is not None:
@@ -255,8 +251,6 @@ class Path:
             self.decided.append(True)
         self._answered += 1
         return self.decided[self._answered - 1]
-
-    # ------------------------------------------------------------ residues
 
     def _residues_of(self, base: Form, modulus: int) -> tuple[Form, Callable[[int], int], frozenset[int]]:
         """The form that `base` follows from, how, and what that one may be modulo a multiple of `modulus`."""

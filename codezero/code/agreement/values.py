@@ -184,9 +184,6 @@ def _power_of_two(power: Any) -> int:
     return 2**power
 
 
-# ---------------------------------------------------------------- texts
-
-
 @total_ordering
 class Text:
     """A `str`."""
@@ -338,9 +335,6 @@ def _text(value: Any) -> Text:
     if not isinstance(value, Text):
         raise TypeError("no text")
     return value
-
-
-# ---------------------------------------------------------------- dicts and sets
 
 
 class Table(MutableMapping[Any, Any]):

@@ -4,10 +4,10 @@ One table each. A phrase, its code and its meaning stand side by side, so that a
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import add, itemgetter, mod, mul, sub
 from typing import Any, Literal, NamedTuple
 
+Words = tuple[str, ...]
 Constant = int | str | None  # what parametrises an operation; None for those that take nothing
 Apply = Callable[[Any, Any], Any]  # (value, constant) -> result
 
@@ -19,17 +19,16 @@ class Op(NamedTuple):
     constant: Constant = None
 
 
-@dataclass(frozen=True, slots=True)
-class Atom:
+class Atom(NamedTuple):
     """One operation. In the templates `{v}` is the value it works on and `{k}` its constant."""
 
     code: str
     apply: Apply  # must agree with `code`
-    phrases: tuple[str, ...]
-    then: tuple[str, ...] = ()  # how it is said as the second step of two; empty: it never is one
+    phrases: Words
+    then: Words = ()  # how it is said as the second step of two; empty: it never is one
     constants: Sequence[Constant] = (None,)
     operator: bool = False  # its code needs brackets when another operation works on it
-    others: tuple[str, ...] = ()  # the same in other words of Python
+    others: Words = ()  # the same in other words of Python
 
 
 Family = Mapping[str, Atom]
@@ -42,9 +41,7 @@ def _step(
     return Atom(code, apply, (f"{{v}} {words}",), (words,), constants, operator, others)
 
 
-def _infix(
-    symbol: str, apply: Apply, phrases: tuple[str, ...], then: tuple[str, ...], constants: range, *others: str
-) -> Atom:
+def _infix(symbol: str, apply: Apply, phrases: Words, then: Words, constants: range, *others: str) -> Atom:
     return Atom(f"{{v}} {symbol} {{k}}", apply, phrases, then, constants, operator=True, others=others)
 
 
@@ -161,8 +158,7 @@ LEVELS = (1, 2, 3, 4, 5)
 Function = Callable[[Any], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """A place for an operation within a kind."""
 
     family: Family
@@ -191,13 +187,12 @@ _RED = _slot(REDUCER)
 _FOLD = _slot(REDUCER, ("sum", "max", "min"), ("sum", "max", "min"))
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramKind:
+class ProgramKind(NamedTuple):
     """One shape of program. Templates name the slots by position."""
 
     level: int
     slots: tuple[Slot, ...]
-    phrases: tuple[str, ...]
+    phrases: Words
     code: str
     # the slots' functions -> the program, as a function of one value (of the pair where there are two arguments)
     build: Callable[[Sequence[Function]], Function]
@@ -207,7 +202,7 @@ class ProgramKind:
     differ: Literal["", "name", "name or constant"] = ""  # in what the last two operations must differ
     drops: tuple[tuple[str, tuple[int, ...]], ...] = ()  # simpler programs: (kind, the slots it keeps)
     weight: int = 1  # how often it is drawn within its level
-    others: tuple[str, ...] = ()  # `code` in other words of Python
+    others: Words = ()  # `code` in other words of Python
 
 
 _SINGLE = itemgetter(0)

@@ -10,9 +10,8 @@ import functools
 import re
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from codezero.problems.synthetic.grammar import KINDS, LETTERS, LEVELS, Atom, Op, ProgramKind, Slot
 from codezero.types import Problem, Source, Standing, Worked, problem_id
@@ -23,8 +22,7 @@ _KIND_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(NamedTuple):
     """A program: its kind and one operation for each of the kind's slots."""
 
     kind: str
@@ -125,7 +123,7 @@ def _mutate_once(spec: Spec, random: Random) -> Spec:
         name, kept = random.choice(kind.drops)
         return Spec(name, tuple(spec.ops[index] for index in kept))
     if kind.differ == "name or constant" and roll < 0.35:
-        return replace(spec, ops=(*spec.ops[:-2], spec.ops[-1], spec.ops[-2]))
+        return spec._replace(ops=(*spec.ops[:-2], spec.ops[-1], spec.ops[-2]))
     index = random.randrange(len(spec.ops))
     slot, op = kind.slots[index], spec.ops[index]
     others = [constant for constant in slot.family[op.name].constants if constant != op.constant]
@@ -135,7 +133,7 @@ def _mutate_once(spec: Spec, random: Random) -> Spec:
         name = random.choice([other for other in slot.swaps if other != op.name])
         fits = op.constant in slot.family[name].constants
         changed = Op(name, op.constant) if fits else _draw(slot, name, random)
-    return replace(spec, ops=(*spec.ops[:index], changed, *spec.ops[index + 1 :]))
+    return spec._replace(ops=(*spec.ops[:index], changed, *spec.ops[index + 1 :]))
 
 
 _QUESTION = re.compile(r"Write a function ([a-z_][a-z0-9_]*)\(([a-z, ]*)\) that ([^\n]+)\.", re.ASCII)
@@ -205,8 +203,7 @@ Inputs = tuple[Any, ...]
 Case = tuple[Inputs, Any]  # (arguments, expected value)
 
 
-@dataclass(frozen=True, slots=True)
-class SyntheticTask:
+class SyntheticTask(NamedTuple):
     problem: Problem
     spec: Spec
     cases: tuple[Case, ...]  # what the problem's tests assert, as values

@@ -1,6 +1,5 @@
 """Which settings go with an environment of one's own, and what `environment` may be."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,4 +54,4 @@ def test_an_eval_of_its_held_out_problems_is_scored_by_its_rule(tmp_path: Path) 
     assert (result.label, result.problems, result.undecided_share) == ("scored", 6, 0.0)
     assert result.by.startswith("scored: rule of vowels ")
     with pytest.raises(ConfigError, match="--judged"):
-        measure(compose(words), replace(request, judged=True), print)
+        measure(compose(words), request._replace(judged=True), print)

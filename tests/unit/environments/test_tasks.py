@@ -15,7 +15,7 @@ from codezero.evals.grading import ScoreGrader
 from codezero.evals.task import task_of
 from codezero.evaluator.base import ScoredEvaluator
 from codezero.problems.filters import Novelty, Screen
-from codezero.proposer.derived import DerivedProposer
+from codezero.proposer.proposer import DerivedProposer
 from codezero.types import Item, Status, is_exam_question
 
 WHERE = """

@@ -175,7 +175,7 @@ def test_ids_without_a_text_are_never_drawn_and_sampler_and_learner_normalise_al
             model.lm_head.bias = torch.nn.Parameter(own.clone())
             return model
 
-        monkeypatch.setattr("codezero.models.load.AutoModelForCausalLM.from_pretrained", biased)
+        monkeypatch.setattr("codezero.models.load.transformers.AutoModelForCausalLM.from_pretrained", biased)
     loaded = load_model(str(tmp_path), role="solver", device="cpu")
     assert loaded.barred_ids == list(range(259, 400))
     for slots in (True, False):

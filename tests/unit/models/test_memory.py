@@ -1,7 +1,5 @@
 """What the estimate has to depend on; `test_profile_memory.py` holds it against what a process really took."""
 
-import dataclasses
-
 from codezero.models.generation import CACHE_BUDGET
 from codezero.models.memory import (
     ADAM_8BIT,
@@ -64,11 +62,11 @@ def test_what_saves_memory_saves_it_in_the_estimate():
     assert dict(without_kl.always) == {name: size for name, size in need.always if "KL" not in name}
     in_eight = Training(0, False, True, 4, ADAM_8BIT)
     assert sum(size for _, size in of_node(in_eight).always) < 9 * 494_032_768
-    packed = dataclasses.replace(small(), nf4=True)
+    packed = small()._replace(nf4=True)
     assert 0.4 * small().stored(2) < packed.stored(2) < 0.5 * small().stored(2)  # a quarter of it is the embedding
     judge = Role("judge", shape_of(LARGE, "judge"), Texts(512, 256, 8, 1))
     assert of_node(WHOLE, judge).total > need.total + 4 * judge.shape.parameters
-    shared = of_node(WHOLE, dataclasses.replace(judge, shared=True))
+    shared = of_node(WHOLE, judge._replace(shared=True))
     assert shared.always == need.always and shared.at_times == of_node(WHOLE, judge).at_times
 
 

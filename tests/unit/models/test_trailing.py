@@ -10,9 +10,8 @@ import torch
 from builders.models import random_rows, saved, tiny_policy
 
 from codezero.config import SolverConfig
-from codezero.models.generation import Sampler
+from codezero.models.generation import Sampler, TrailingSampler
 from codezero.models.load import LoadedModel, add_adapter, load_model
-from codezero.models.trailing import TrailingSampler
 from codezero.solver.batch import Batch
 from codezero.solver.learner import TrlLearner
 from codezero.types import Completion

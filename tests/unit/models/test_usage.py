@@ -2,7 +2,7 @@
 
 import time
 
-from codezero.models.usage import Usage
+from codezero.models.hardware import Usage
 
 
 def test_cpu_is_that_since_the_last_call_and_memory_that_of_now() -> None:

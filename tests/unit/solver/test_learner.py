@@ -19,7 +19,8 @@ from codezero.config import SolverConfig
 from codezero.models.generation import OwnLoop
 from codezero.models.load import LoadedModel
 from codezero.solver.batch import Batch, TrainingRow, collate
-from codezero.solver.learner import TrlLearner, learning_rate
+from codezero.solver.learner import TrlLearner
+from codezero.solver.loss import learning_rate
 from codezero.solver.updater import USUAL, measure
 
 PATHS = pytest.mark.parametrize("path", ["packed", "pieces", "trl"])
