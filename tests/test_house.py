@@ -228,13 +228,13 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 
 BUDGETS = {
-    "files": 232,
-    "lines": 44_024,
-    "lines of code": 32_012,
+    "files": 221,
+    "lines": 43_453,
+    "lines of code": 31_541,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,
-    "modules with one importer": 51,
+    "modules with one importer": 44,
     "files over 500 lines": 0,
     "variables told, heard, said, mine": 0,
     "files of the walk": 60,
