@@ -1,6 +1,5 @@
 """What the estimate has to depend on; `test_profile_memory.py` holds it against what a process really took."""
 
-
 import pytest
 
 from codezero.models.generation import CACHE_BUDGET
