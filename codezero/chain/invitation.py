@@ -103,8 +103,10 @@ def check_signature(invitation: Invitation) -> None:
     with translated(InviteError, none, *malformed, mend=again, reason=False):
         signer = str(Account.recover_message(encode_defunct(text=invitation.message), signature=invitation.signature))
     if signer.lower() != invitation.founder.lower():
-        changed = f"the invitation was changed after {invitation.founder} signed it, or another account signed it"
-        raise InviteError(f"{changed}; {again}")
+        by = invitation.founder
+        raise InviteError(
+            f"the invitation was changed after {founder} signed it, or another account signed it; {again}"
+        )
 
 
 def write_invitation(path: Path, invitation: Invitation) -> None:

@@ -254,9 +254,11 @@ class ChainOutbox(Outbox):
             self._open, self._open_since = current, now
             self._report("standstill", "")
         elif now - self._open_since > 3 * self._round_seconds:
-            still = f"round {current} stays open, though rounds last {self._round_seconds:g} s"
-            after = "nobody opens the next one. Training goes on in this one, and later points wait"
-            self._report("standstill", f"{still}: {after}")
+            self._report(
+                "standstill",
+                f"round {current} stays open, though rounds last {self._round_seconds:g} s: nobody opens the next one. "
+                "Training goes on in this one, and later points wait",
+            )
         ready = -1
         for number in (number for number in collecting if number <= current):
             over = number < current

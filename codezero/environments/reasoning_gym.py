@@ -77,6 +77,11 @@ class ReasoningGym:
         score = self._generator(name, level).score_answer((tagged[-1] if tagged else answer).strip(), entry)
         return min(1.0, max(0.0, float(score)))
 
+    def pair(self, level: int, index: int) -> tuple[str, str]:
+        """A question, and the answer that its generator gives: a lesson of tools/nano."""
+        task = self.task(level, index)
+        return task.question, str(cast("tuple[str, int, dict[str, Any]]", task.answer)[2]["answer"])
+
     def _make(self, name: str, level: int) -> Any:
         """No two levels share a seed, so that none asks what another does."""
         make, configure = self._library.DATASETS[name]

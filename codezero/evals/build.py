@@ -96,5 +96,5 @@ def build_exam(
     if isinstance(sampler.backend, RolloutServers):
         pool = ThreadPoolExecutor(1, thread_name_prefix="exam")
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-    parts = config.evals, config.solver, *exam, sampler, grader
-    return HeldOutExam(*parts, evaluator=judge, block=block, ended=begin, pool=pool)
+    parts = exam.name, exam.tasks, exam.control, sampler, grader
+    return HeldOutExam(config.evals, config.solver, *parts, evaluator=judge, block=block, ended=begin, pool=pool)

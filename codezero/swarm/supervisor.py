@@ -224,9 +224,10 @@ class IdentityLock:
             self._lock = os.open(self._identity, os.O_RDONLY)
             if not take_lock(self._lock):
                 self.release()
-                used = f"{self._identity} is in use: another node on this machine is this peer"
-                mend = "Stop it, or give this one an identity of its own: swarm.identity=FILE"
-                raise IdentityError(f"{used}. {mend}")
+                raise IdentityError(
+                    f"{self._identity} is in use: another node on this machine is this peer. Stop it, or give this one "
+                    "an identity of its own: swarm.identity=FILE"
+                )
         except OSError as error:  # a file system without locks
             logger.warning("%s cannot be locked (%s): see to it that one node alone uses it", self._identity, error)
         with contextlib.suppress(OSError, ValueError):

@@ -211,7 +211,7 @@ def test_without_a_coordinator_the_last_round_is_played_on() -> None:
 
 def test_a_restart_without_a_coordinator_goes_on_in_the_round_it_knew() -> None:
     def restore(parts: Any) -> int:
-        parts["round"].number = 9
+        parts["round"].memory.round = 9
         return 1
 
     parts = Parts(restore=restore, current_round=failing(ChainError("timeout")))

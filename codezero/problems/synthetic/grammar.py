@@ -4,6 +4,7 @@ One table each. A phrase, its code and its meaning stand side by side, so that a
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import add, itemgetter, mod, mul, sub
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +20,8 @@ class Op(NamedTuple):
     constant: Constant = None
 
 
-class Atom(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Atom:
     """One operation. In the templates `{v}` is the value it works on and `{k}` its constant."""
 
     code: str
@@ -158,7 +160,8 @@ LEVELS = (1, 2, 3, 4, 5)
 Function = Callable[[Any], Any]
 
 
-class Slot(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Slot:
     """A place for an operation within a kind."""
 
     family: Family
@@ -187,7 +190,8 @@ _RED = _slot(REDUCER)
 _FOLD = _slot(REDUCER, ("sum", "max", "min"), ("sum", "max", "min"))
 
 
-class ProgramKind(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ProgramKind:
     """One shape of program. Templates name the slots by position."""
 
     level: int
