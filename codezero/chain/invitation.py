@@ -103,7 +103,7 @@ def check_signature(invitation: Invitation) -> None:
     with translated(InviteError, none, *malformed, mend=again, reason=False):
         signer = str(Account.recover_message(encode_defunct(text=invitation.message), signature=invitation.signature))
     if signer.lower() != invitation.founder.lower():
-        by = invitation.founder
+        founder = invitation.founder
         raise InviteError(
             f"the invitation was changed after {founder} signed it, or another account signed it; {again}"
         )
