@@ -199,7 +199,7 @@ def summary(rows: Sequence[dict[str, Any]], arm: str) -> dict[str, Any]:
 
 def draw(report: dict[str, Any], path: Path) -> None:
     """A bar for each seed: the gain with its interval; controls above, judges below, execution last."""
-    figure, [axes] = picture.panels(1, len(EXAMS), sharey=True)
+    figure, [axes] = picture.panels(1, len(EXAMS), sharex=True, sharey=True)
     arms = [arm for arm in ARMS if arm in report["arms"]]
     for panel, exam in zip(axes, EXAMS, strict=True):
         for at, arm in enumerate(arms):
@@ -208,7 +208,8 @@ def draw(report: dict[str, Any], path: Path) -> None:
                 panel.plot([low, high], [place, place], color=picture.colour(arm, list(ARMS)), linewidth=2)
                 panel.plot([gain], [place], "o", color=picture.colour(arm, list(ARMS)))
         panel.axvline(0, color=picture.INK, linewidth=1)
-        panel.set(xlabel=f"points gained, {exam} exam", yticks=[-at for at in range(len(arms))], yticklabels=arms)
+        panel.set(xlabel=f"points gained, {exam} exam", ylim=(0.4 - len(arms), 0.6))
+        panel.set(yticks=[-at for at in range(len(arms))], yticklabels=arms)
     picture.save(figure, path)
 
 

@@ -50,7 +50,7 @@ def opinionated(tmp_path: Path) -> tuple[Path, Qwen3ForCausalLM]:
         model.model.embed_tokens.weight[:, 1] = 5  # the same after each token: what the two words share
         for word, sign in (("Yes", 1), ("No", -1)):
             (token,) = tokenizer.encode(word)
-            model.lm_head.weight[token] = torch.tensor([30.0 * sign, 5.0] + [0.0] * 14)
+            model.lm_head.weight[token] = torch.tensor([20.0 * sign, 5.0] + [0.0] * 14)
     model.save_pretrained(folder)
     return folder, model.float().eval()
 
@@ -89,7 +89,7 @@ def test_it_judges_by_the_margins_that_transformers_computes(
     expected = [margin(folder, model, program.code) - bias for program in PROGRAMS]
     scores = [dict(zip(names, reading.scores or (), strict=True)) for reading in readings]
     assert [each[prompts.YES_MARGIN] for each in scores] == pytest.approx(expected, abs=0.02)
-    assert max(expected) - min(expected) > 0.2
+    assert max(expected) - min(expected) > 0.1
     assert all(each[name] is None for each in scores for name in GAPS)
 
 
