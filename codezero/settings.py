@@ -151,10 +151,10 @@ def read_adapter(folder: Path) -> AdapterSettings:
     """Raises ConfigError for what is no adapter, or one of a form that is not learned on."""
     path = folder / ADAPTER_CONFIG
     with translated(ConfigError, f"{path} is of no adapter that can be learned on", OSError, ValueError):
-        found = read_json(path, AdapterSettings, MAX_BYTES)
+        shape = read_json(path, AdapterSettings, MAX_BYTES)
     if not (folder / "adapter_model.safetensors").is_file():
         raise ConfigError(f"{folder} has no adapter_model.safetensors; save it with safe_serialization=True")
-    return found
+    return shape
 
 
 def begin_from(chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,10 +184,10 @@ def begin_from(chosen: Mapping[str, Any]) -> dict[str, Any]:
         return settings
     if chosen.get("model.train") == "full":
         raise ConfigError(f"model.adapter={adapter} learns on as an adapter; drop model.train=full")
-    found = read_adapter(Path(os.path.expanduser(adapter)))
-    targets = [found.target_modules] if isinstance(found.target_modules, str) else [*found.target_modules]
-    settings |= {"model.adapter": adapter, "model.train": "lora", "model.lora_rank": found.r}
-    return settings | {"model.lora_alpha": found.lora_alpha, "model.lora_targets": targets}
+    shape = read_adapter(Path(os.path.expanduser(adapter)))
+    targets = [shape.target_modules] if isinstance(shape.target_modules, str) else [*shape.target_modules]
+    settings |= {"model.adapter": adapter, "model.train": "lora", "model.lora_rank": shape.r}
+    return settings | {"model.lora_alpha": shape.lora_alpha, "model.lora_targets": targets}
 
 
 def _layers(own: Mapping[str, Any], given: Mapping[str, Any]) -> Layers:

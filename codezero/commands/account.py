@@ -135,7 +135,7 @@ def wallet_show(options: argparse.Namespace) -> int:
 
 
 def wallet_create(options: argparse.Namespace) -> int:
-    """Of a new key, or of the one that `wallet import` reads."""
+    """Make a keystore of a new key, or of the one that `wallet import` reads."""
     from codezero.chain.build import passphrase_of
     from codezero.chain.wallet import KeystoreWallet, read_key
 

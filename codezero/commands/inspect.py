@@ -236,12 +236,12 @@ def data_from_package(options: argparse.Namespace) -> int:
     counts, origin = {name: len(entries) for name, entries in rows.items()}, sources[0].origin
     if problems := sum(counts.values()):
         write_rows(rows, into)
-    found = problems + (left_out := left_out + refused).total()
-    lines = [f"{origin.package} {origin.version}, licence {origin.licence}: {found} functions, {problems} problems"]
+    total = problems + (left_out := left_out + refused).total()
+    lines = [f"{origin.package} {origin.version}, licence {origin.licence}: {total} functions, {problems} problems"]
     lines += [f"{number:>8}  in {into / name}.jsonl" for name, number in counts.items() if problems]
     lines += [f"{number:>8}  {reason}" for reason, number in left_out.most_common()]
     lines += [f"{unread} files could not be read"] if unread else []
-    result = {"origin": origin, "functions": found, **counts, "left_out": left_out, "unread": unread, "into": str(into)}
+    result = {"origin": origin, "functions": total, **counts, "left_out": left_out, "unread": unread, "into": str(into)}
     answer(options, result, "\n".join(lines))
     return DONE if problems else FAILED
 

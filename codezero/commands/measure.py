@@ -241,9 +241,9 @@ def ask_solver(options: argparse.Namespace) -> int:
 
 
 def warm_solver(options: argparse.Namespace) -> int:
-    for name, number, least in (("steps", options.steps, 1), ("own", options.own, 0)):
-        if number < least:
-            raise ConfigError(f"--{name}={number} is out of bounds; it must be {least} at least")
+    for name, number, least, most in (("steps", options.steps, 1, 1_000_000), ("own", options.own, 0, 1024)):
+        if not least <= number <= most:
+            raise ConfigError(f"--{name}={number} is out of bounds; it must be {least} to {most}")
     config = composed(options)
     from codezero.ops.warm import warm
 

@@ -140,8 +140,8 @@ def verdict_of(body: bytes) -> float | None:
     choices = decode(body, _Spoken).choices
     if not choices:
         raise InvalidResponse("no answer in it")
-    found = VERDICT.findall((choices[0].message.content or "")[-END:])
-    return float(found[-1].lower() == "yes") if found else None
+    words = VERDICT.findall((choices[0].message.content or "")[-END:])
+    return float(words[-1].lower() == "yes") if words else None
 
 
 def _first(body: bytes) -> _Logprobs | None:

@@ -22,7 +22,7 @@ from codezero.fitting import with_solver
 from codezero.models.build import Say
 from codezero.monitor.run_state import read_exam
 from codezero.monitor.run_types import ExamView
-from codezero.ops.judge import executed, sampled
+from codezero.ops.judge import ROWS_AT_ONCE, executed, sampled
 from codezero.problems.filters import Novelty
 from codezero.problems.sources import MAX_HELD_BACK, canary_rows
 from codezero.sandbox.base import Outcome
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from codezero.solver.learner import TrlLearner
 
 ROWS = 32  # solutions of a step
-SAMPLED_AT_ONCE = 128  # own attempts
 READ_SECONDS = 600.0
 Solved = tuple[Problem, str]  # a problem, and an answer that is right
 Pair = tuple[tuple[int, ...], tuple[int, ...]]  # token ids of a prompt and of an answer, its EOS included
@@ -110,7 +109,7 @@ def passing(
 
     Raises ModelError, SandboxError, and ProblemError when none does.
     """
-    sandbox, step, solved = build_sandbox(config, stack), max(1, SAMPLED_AT_ONCE // samples), list[Solved]()
+    sandbox, step, solved = build_sandbox(config, stack), max(1, ROWS_AT_ONCE // samples), list[Solved]()
     for start in range(0, len(problems), step):
         say(Share("attempting and executing", start, len(problems), " problems"))
         some = problems[start : start + step]

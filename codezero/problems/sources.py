@@ -363,7 +363,8 @@ def canary_rows(
     """
     read = _usable(name, seconds, *((MAX_ROWS, 1) if whole else (CANARY_ROWS, CANARY_EVERY)))
     if not (rows := [row for row in read if (row.right or not solved) and withheld.add(row.problem) is None]):
-        raise ProblemError(f"{name} has no solutions known to be right; `codezero data check` says what its rows lack")
+        lacks = "solutions known to be right" if solved else "problems but those of the exam"
+        raise ProblemError(f"{name} has no {lacks}; `codezero data check` says what its rows lack")
     return rows
 
 

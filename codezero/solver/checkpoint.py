@@ -80,10 +80,10 @@ def write_manifest(folder: Path, iteration: int, parts: Collection[str], fingerp
 def read_manifest(folder: Path) -> Manifest:
     """The manifest, of this format and of the iteration that the folder is named after. Raises CheckpointError."""
     with translated(CheckpointError, f"{MANIFEST} cannot be read", OSError, ValueError):
-        found = read_json(folder / MANIFEST, dict[str, object], MOST_MANIFEST_BYTES)
-        if (version := found.get("format")) != FORMAT:
+        fields = read_json(folder / MANIFEST, dict[str, object], MOST_MANIFEST_BYTES)
+        if (version := fields.get("format")) != FORMAT:
             raise CheckpointError(f"{MANIFEST} says format {str(version)[:20]}, and this program reads format {FORMAT}")
-        manifest = msgspec.convert(found, Manifest)
+        manifest = msgspec.convert(fields, Manifest)
     if manifest.iteration != int(folder.name):
         raise CheckpointError(f"{MANIFEST} says iteration {manifest.iteration}, and the folder is called {folder.name}")
     return manifest
