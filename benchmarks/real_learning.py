@@ -1,9 +1,11 @@
-"""What is a judge worth to a real policy, above its controls? The same attempts at MBPP, by the rewards of six arms.
+"""What is a judge worth to a real policy, above its controls? The same attempts at MBPP, learned from in nine ways.
 
 Each run of an arm is a `codezero run profile=laptop` of --iterations times 4 problems with 8 attempts, on the same
 problems in the same order. `coin`: a reward of 0 or 1 that knows nothing, as often 1 as the judge believes. `form`:
 half for ending by itself, half for a block that parses. `ssd`: supervised on the own attempts, right or wrong (arXiv
 2604.01193), at temperature 1. `likelihood`: the judge without its probe. `judge`: with it. `execution`.
+`teacher`: no reward; the judge's own likelihood of each token, by sampled reverse KL. `judge+teacher`: beside the
+judge's reward. `shown`: the policy as it began is the teacher, shown the attempt that the judge believes most.
 The exam is greedy on the first 256 problems of MBPP's test split, and four attempts at each of the first 150 at
 temperature 1, in pairs with the policy that began. Nothing of an exam is learned from.
 
@@ -16,6 +18,7 @@ too. Prints JSON: every run, and by arm the gain in points of both exams, the me
 import argparse
 import ast
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -37,22 +40,37 @@ if TYPE_CHECKING:
     from codezero.solver.loss import LossInputs
 
 HERE = Path(__file__).resolve()
+TEACHERS = HERE.with_name("teachers.py")
 RATE = 0.35
 """Of the coin's heads; about what the judge believes at the start."""
 EXECUTED = ("reward.mode=rlvr", "evaluator.model=off")
 JUDGED = ("evaluator.model={judge}", "evaluator.canaries_from={canaries}")
+CUSTOM = "solver.loss=custom"
 ARMS = {
     "coin": (*EXECUTED, f"reward.function={HERE}:coin"),
     "form": (*EXECUTED, f"reward.function={HERE}:form"),
     "ssd": (
         *EXECUTED,
         f"reward.function={HERE}:any_spread",
-        "solver.loss=custom",
+        CUSTOM,
         f"solver.loss_function={HERE}:likelier",
     ),
     "likelihood": (*JUDGED, "evaluator.probe=none"),
     "judge": JUDGED,
     "execution": EXECUTED,
+    "teacher": (
+        *EXECUTED,
+        f"reward.function={HERE}:any_spread",
+        CUSTOM,
+        f"solver.loss_function={TEACHERS}:reverse_kl",
+    ),
+    "judge+teacher": (*JUDGED, CUSTOM, f"solver.loss_function={TEACHERS}:judge_and_teacher"),
+    "shown": (
+        *JUDGED,
+        f"reward.function={TEACHERS}:believed",
+        CUSTOM,
+        f"solver.loss_function={TEACHERS}:shown_right",
+    ),
 }
 CONTROLS = ("coin", "form", "ssd")
 TRAINING, CALIBRATION = range(601, 975), range(511, 601)
@@ -151,6 +169,7 @@ def play(arm: str, seed: int, options: argparse.Namespace, into: Path) -> dict[s
     settings = [word.format(**names) for word in (*COMMON, *ARMS[arm])]
     settings += [f"seed={seed}", f"run.name={run}", f"run.max_iterations={options.iterations}", *options.overrides]
     print(f"{run}: learning", file=sys.stderr, flush=True)
+    os.environ["REAL_TEACHER"] = names["solver" if arm == "shown" else "judge"]
     command([], ["run", *settings], into)
     lines = [json.loads(line) for line in (into / "runs" / run / "metrics.jsonl").read_text().splitlines()]
     exams: dict[str, Any] = {}

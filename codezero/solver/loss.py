@@ -55,6 +55,9 @@ class LossInputs:
     reference_logprobs: Float[Tensor, "rows tokens"] | None  # of the initial model; None without solver.kl_beta
     advantages: Float[Tensor, "rows tokens"]  # of its row, times the importance weight of an earlier policy's token
     mask: Float[Tensor, "rows tokens"]  # 1 for a token, 0 beyond the completion's end
+    completion_ids: Int[Tensor, "rows tokens"]  # what was written, for a loss that another model reads it for
+    prompt_ids: Int[Tensor, "rows prompt"]  # padded on the left
+    prompt_mask: Int[Tensor, "rows prompt"]  # 1 for a token
 
 
 def own_loss(spec: Any) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
@@ -71,7 +74,8 @@ def own_loss(spec: Any) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
         old, mask = inputs["old_per_token_logps"], inputs["completion_mask"].to(logprobs.dtype)
         advantages = inputs["advantages"]
         pushes = advantages.unsqueeze(1) if advantages.dim() == 1 else advantages
-        given = LossInputs(logprobs, old, inputs.get("ref_per_token_logps"), pushes * mask, mask)
+        read = (inputs[name] for name in ("completion_ids", "prompt_ids", "prompt_mask"))
+        given = LossInputs(logprobs, old, inputs.get("ref_per_token_logps"), pushes * mask, mask, *read)
         try:
             value = function(given)
         except (Exception, SystemExit) as error:

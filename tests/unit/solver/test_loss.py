@@ -73,6 +73,9 @@ def test_it_is_given_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert inputs.mask.sum() == sum(len(row.completion_ids) for row in BATCH.rows)
     assert torch.allclose(inputs.logprobs * inputs.mask, inputs.reference_logprobs * inputs.mask, atol=1e-4)
     assert (inputs.advantages * (1 - inputs.mask)).abs().sum() == 0 and not inputs.old_logprobs.requires_grad
+    pairs = zip(inputs.prompt_ids, inputs.prompt_mask, inputs.completion_ids, inputs.mask, strict=True)
+    read = [(tuple(a[b > 0].tolist()), tuple(c[d > 0].tolist())) for a, b, c, d in pairs]
+    assert sorted(read) == sorted((row.prompt_ids, row.completion_ids) for row in BATCH.rows)
 
 
 @pytest.mark.parametrize(
