@@ -129,6 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--arms", nargs="*", choices=ARMS, default=list(ARMS))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--iterations", type=int, default=10, help="of 32 attempts")
+    parser.add_argument("--along", type=int, nargs="*", default=[], metavar="N", help="sampled exams of iterations too")
     parser.add_argument("--report", action="store_true", help="run nothing; tell what is there")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of every run")
     options = parser.parse_args(argv)
@@ -167,26 +168,32 @@ def play(arm: str, seed: int, options: argparse.Namespace, into: Path) -> dict[s
         Path(names[name]).write_text("".join(json.dumps(row) + "\n" for row in rows if row["task_id"] in split))
     run = f"{arm}-{seed}-{options.iterations}"
     settings = [word.format(**names) for word in (*COMMON, *ARMS[arm])]
-    settings += [f"seed={seed}", f"run.name={run}", f"run.max_iterations={options.iterations}", *options.overrides]
+    settings += [f"seed={seed}", f"run.name={run}", f"run.max_iterations={options.iterations}"]
+    settings += [f"run.keep_checkpoints={options.iterations}"] if options.along else []
+    settings += options.overrides
     print(f"{run}: learning", file=sys.stderr, flush=True)
     os.environ["REAL_TEACHER"] = names["solver" if arm == "shown" else "judge"]
     command([], ["run", *settings], into)
     lines = [json.loads(line) for line in (into / "runs" / run / "metrics.jsonl").read_text().splitlines()]
-    exams: dict[str, Any] = {}
-    for exam, (limit, samples, temperature) in EXAMS.items():
-        print(f"{run}: {exam} exam", file=sys.stderr, flush=True)
-        asked = ["--limit", str(limit), "--samples", str(samples), "--into", str(into / "evals"), "--json"]
-        asked += ["--file", str(options.problems.resolve()), "--compare", names["solver"], str(into / "runs" / run)]
-        words = ["profile=laptop", f"evals.temperature={temperature}", f"model.solver={names['solver']}"]
-        found = json.loads(command(asked, ["eval", "mbpp", *words], into))
-        exams[exam] = {
-            "start": shortly(found["a"]), "end": shortly(found["b"]), "gain": found["difference"],
-        }  # fmt: skip
-        policy = found["a"]["model"]
+    folder = into / "runs" / run
+    exams = {exam: sit(exam, folder, options, into) for exam in EXAMS}
+    along = {at: sit("sampled", folder / "checkpoints" / f"{at:08}", options, into) for at in options.along}
     curve = [{name: row.get(name) for name in WATCHED} for row in lines if row.get("iteration")]
     attempts = sum(row.get("attempts/count") or 0 for row in lines)
-    return {"arm": arm, "seed": seed, "iterations": options.iterations, "attempts": attempts, "policy": policy,
-            "exams": exams, "curve": curve}  # fmt: skip
+    return {"arm": arm, "seed": seed, "iterations": options.iterations, "attempts": attempts, "exams": exams,
+            "along": along, "curve": curve}  # fmt: skip
+
+
+def sit(exam: str, candidate: Path, options: argparse.Namespace, into: Path) -> dict[str, Any]:
+    """What a run, or one of its checkpoints, solves of an exam, beside the policy that began."""
+    print(f"{candidate.relative_to(into / 'runs')}: {exam} exam", file=sys.stderr, flush=True)
+    limit, samples, temperature = EXAMS[exam]
+    start = str(Path(options.solver).resolve())
+    asked = ["--limit", str(limit), "--samples", str(samples), "--into", str(into / "evals"), "--json"]
+    asked += ["--file", str(options.problems.resolve()), "--compare", start, str(candidate)]
+    words = ["profile=laptop", f"evals.temperature={temperature}", f"model.solver={start}"]
+    found = json.loads(command(asked, ["eval", "mbpp", *words], into))
+    return {"start": shortly(found["a"]), "end": shortly(found["b"]), "gain": found["difference"]}
 
 
 WATCHED = ("iteration", "reward/mean", "train/entropy", "attempts/cut_off_share", "seconds")
@@ -194,7 +201,7 @@ WATCHED = ("iteration", "reward/mean", "train/entropy", "attempts/cut_off_share"
 
 def shortly(result: dict[str, Any]) -> dict[str, Any]:
     figures = {each["name"]: [each["value"], each["low"], each["high"]] for each in result["figures"]}
-    return figures | {"truncated_share": result["truncated_share"], "undecided_share": result["undecided_share"]}
+    return figures | {key: result[key] for key in ("model", "truncated_share", "undecided_share")}
 
 
 def command(options: list[str], words: list[str], into: Path) -> str:
