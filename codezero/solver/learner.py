@@ -12,6 +12,7 @@ import copy
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -122,7 +123,8 @@ class TrlLearner:
         torch.manual_seed(self.updates)  # of dropout, where a model has it: a restarted run draws the same
         self.updates += 1
         try:
-            steps = [self._step(rows, share, seen) for rows, seen in zip(parts, pairs, strict=True)]
+            with self._uncast():
+                steps = [self._step(rows, share, seen) for rows, seen in zip(parts, pairs, strict=True)]
         finally:
             self._model.eval()
         done = [step for step in steps if step is not None]
@@ -150,7 +152,8 @@ class TrlLearner:
                 for row, line in zip(micro, self._scores(micro), strict=True):
                     scores[id(row)] = line[: len(row.completion_ids)]
 
-        self._within_memory(score_all, live)
+        with self._uncast():
+            self._within_memory(score_all, live)
         return self._gathered([scores[id(row)] for row in rows])
 
     def save(self, folder: Path) -> None:
@@ -227,6 +230,14 @@ class TrlLearner:
             torch.autograd.graph.increment_version([*self._model.parameters()])
         self._optimizer.zero_grad()
         return (loss, norm, clipped / sum(len(row.completion_ids) for row in rows)) if finite else None
+
+    def _uncast(self) -> AbstractContextManager[None]:
+        """An adapter would have its inputs in float32, which autocast turns back: two copies of each."""
+        if not (self._adapted and self._quick):
+            return nullcontext()
+        from peft.helpers import disable_input_dtype_casting
+
+        return disable_input_dtype_casting(self.policy.model)
 
     def _passes(self, rows: Rows) -> Iterable[list[TrainingRow]]:
         return packed(rows, self.tokens_per_pass, shared=self._packed)

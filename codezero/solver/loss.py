@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+from torch.nn.functional import cross_entropy, linear, scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -162,14 +162,47 @@ def chosen_logprobs(
     hidden: Float[Tensor, "places width"], head: nn.Module, targets: Int[Tensor, " places"], temperature: float
 ) -> Float[Tensor, " places"]:
     """Nats of `targets` after hidden states, in float32; differentiable."""
-    vocabulary = int(head.weight.shape[0])  # pyright: ignore
-    piece = TILE if hidden.device.type == "cuda" else WHOLE
+    vocabulary, on_card = int(head.weight.shape[0]), hidden.device.type == "cuda"  # pyright: ignore
+    piece = TILE if on_card else WHOLE
     if len(targets) * vocabulary <= WHOLE:
         return -cross_entropy(head(hidden).float() / temperature, targets, reduction="none")
+    if not (on_card or any(parameter.requires_grad for parameter in head.parameters())):
+        return FrozenHead.apply(hidden, head.weight, head.bias, targets, temperature)
     from trl.kernels import ChunkedLogProbFunction
 
     columns = max(1, piece // min(len(targets), TOKENS))
     return ChunkedLogProbFunction.apply(hidden, head.weight, head.bias, targets, temperature, columns, None, 1.0, ())[0]
+
+
+class FrozenHead(torch.autograd.Function):
+    """Nats of chosen tokens and their gradient for the hidden states, in one pass over pieces of the logits.
+
+    d log p(t) / d h = (W_t - sum_v p(v) W_v) / temperature. TRL's function also serves a head that learns, and computes
+    the logits again on the way back: with it an update of a 0.5 B model's adapter took 1.4 times as long on two cores.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, temperature: float
+    ) -> Float[Tensor, " places"]:
+        kind = hidden.device.type
+        half = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
+        hidden, weight, bias = hidden.to(half), weight.to(half), None if bias is None else bias.to(half)
+        nats, pulls = torch.empty(len(targets), device=hidden.device), list[Tensor]()
+        places = max(1, WHOLE // len(weight))
+        for at, part in enumerate(targets.split(places)):
+            logits = linear(hidden[at * places :][: len(part)], weight, bias).float().div_(temperature)
+            total = logits.logsumexp(-1, keepdim=True)
+            nats[at * places :][: len(part)] = (logits.gather(-1, part[:, None]) - total)[:, 0]
+            if ctx.needs_input_grad[0]:
+                expected = logits.sub_(total).exp_().to(half) @ weight
+                pulls.append((weight[part] - expected) / temperature)
+        ctx.save_for_backward(*pulls)
+        return nats
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return (grads[0][:, None] * torch.cat(ctx.saved_tensors)), None, None, None, None
 
 
 def without_triton() -> str:

@@ -107,17 +107,19 @@ def test_memory_that_does_not_suffice_makes_the_passes_smaller(monkeypatch: pyte
     assert sizes[0] > 4 >= max(sizes[-3:]) and update.loss is not None
 
 
+@pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
-def test_in_pieces_the_numbers_and_gradients_are_the_same(bias: bool, monkeypatch: pytest.MonkeyPatch):
+def test_in_pieces_the_numbers_and_gradients_are_the_same(bias: bool, frozen: bool, monkeypatch: pytest.MonkeyPatch):
     torch.manual_seed(0)
-    head = nn.Linear(8, 300, bias=bias)
+    head = nn.Linear(8, 300, bias=bias).requires_grad_(not frozen)
     targets = torch.randint(300, (50,))
     hidden = torch.randn(50, 8, requires_grad=True)
     pull = torch.randn(50)
 
     def measured() -> list[torch.Tensor]:
         result = chosen_logprobs(hidden, head, targets, 0.7)
-        return [result.detach(), *torch.autograd.grad((result * pull).sum(), [hidden, *head.parameters()])]
+        learned = [hidden, *(each for each in head.parameters() if not frozen)]
+        return [result.detach(), *torch.autograd.grad((result * pull).sum(), learned)]
 
     whole = measured()
     monkeypatch.setattr(module, "WHOLE", 1000)
