@@ -33,8 +33,9 @@ MARGIN = 1.1  # on everything but the process itself
 # bytes of the libraries: CUDA's context; torch, TRL and the page where memory is one
 PROCESS = {"cuda": 0.6 * GIB, "cpu": 0.9 * GIB, "mps": 0.9 * GIB}
 PIECE = 2**24  # logits in a piece off CUDA (`solver.loss.WHOLE`; a test holds the two together)
-# of the logits, alive at once in float32 where they are one piece; of a piece where there are several. Measured.
-WHOLE_COPIES, PIECE_COPIES = 4.0, 10.0
+# of the logits, alive at once in float32 where they are one piece; of a piece where there are several, under a head
+# that learns or is frozen. Measured.
+WHOLE_COPIES, PIECE_COPIES, FROZEN_COPIES = 4.0, 10.0, 3.0
 PIECE_SCORED = 16.0  # bytes of each logit that a judge reads: float32, and what log-sum-exp makes of it
 FUSED_PIECE = 4096 * 32768  # logits in a tile of TRL's fused head on CUDA, in precision b, and changed in place
 # bytes of a trained number's moments; with 8 bits, float32 scales of 256 numbers each, and embeddings stay as is
@@ -160,11 +161,10 @@ def update_bytes(shape: ModelShape, training: Training, texts: Texts, *, device:
     # gradients, and their copies in half precision
     gradients = (training.adapter or shape.parameters) * (4.0 + (number if number < 4 else 0))
     # of a token: two norms with three tensors each in float32; query, key, value, output and its copy; gate, up, their
-    # activation and product; with an adapter and b = 2 also its inputs, which peft casts apart for each
+    # activation and product
     layer = 24.0 * shape.hidden + (5 * shape.attention + 4 * shape.intermediate) * number
     if number < 4:
         layer += 2 * shape.hidden * number
-        layer += sum(into for _, into, _ in shape.linear) / shape.layers * number if training.adapter else 0
     tokens = training.rows * texts.completion  # a group's prompt counts once
     tokens += texts.prompt * (texts.prompts(training.rows) if shape.packed else training.rows)
     kept = tokens * shape.layers * (4.0 * shape.hidden if training.checkpointing else layer)
@@ -174,7 +174,8 @@ def update_bytes(shape: ModelShape, training: Training, texts: Texts, *, device:
     if device == "cuda":
         pieces = float(FUSED_PIECE * number)  # the tile is as large for a small vocabulary
     else:
-        pieces = 4 * (WHOLE_COPIES * logits if logits <= PIECE else PIECE_COPIES * PIECE)
+        copies = FROZEN_COPIES if training.adapter else PIECE_COPIES
+        pieces = 4 * (WHOLE_COPIES * logits if logits <= PIECE else copies * PIECE)
     # the gradient of a trained head waits for the embedding's; off CUDA bitsandbytes steps an embedding beside two more
     of_head = 0 if training.adapter else 4.0 * shape.vocabulary * shape.hidden
     if device != "cuda" and training.moments < ADAM:

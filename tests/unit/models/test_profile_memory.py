@@ -40,6 +40,7 @@ import datasets, peft, transformers.trainer, trl
 from builders.models import forget_peak, peak_memory
 from codezero.code.worker import StaticGuard
 from codezero.evaluator.types import Program
+from codezero.models import generation
 from codezero.models.generation import OwnLoop
 from codezero.settings import compose
 from codezero.solver.batch import Batch, TrainingRow
@@ -48,6 +49,7 @@ from codezero.models.hardware import estimate
 from codezero.models.build import FrozenModels
 from codezero.solver.build import build_learner, load_policy
 
+generation.MERGE_ROOM = float("inf")  # the merged copy is made where much is free, and not needed
 before = peak_memory()
 config = compose(sys.argv[1:])
 solves, P, T = config.solver, config.solver.max_prompt_tokens, config.solver.max_new_tokens
