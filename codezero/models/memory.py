@@ -161,10 +161,12 @@ def update_bytes(shape: ModelShape, training: Training, texts: Texts, *, device:
     # gradients, and their copies in half precision
     gradients = (training.adapter or shape.parameters) * (4.0 + (number if number < 4 else 0))
     # of a token: two norms with three tensors each in float32; query, key, value, output and its copy; gate, up, their
-    # activation and product
+    # activation and product; where a learner does not pack, peft casts the inputs of an adapter apart for each (b = 2)
     layer = 24.0 * shape.hidden + (5 * shape.attention + 4 * shape.intermediate) * number
     if number < 4:
         layer += 2 * shape.hidden * number
+        cast = training.adapter and not shape.packed
+        layer += sum(into for _, into, _ in shape.linear) / shape.layers * number if cast else 0
     tokens = training.rows * texts.completion  # a group's prompt counts once
     tokens += texts.prompt * (texts.prompts(training.rows) if shape.packed else training.rows)
     kept = tokens * shape.layers * (4.0 * shape.hidden if training.checkpointing else layer)
