@@ -229,8 +229,8 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 BUDGETS = {
     "files": 221,
-    "lines": 43_515,
-    "lines of code": 31_589,
+    "lines": 43_559,
+    "lines of code": 31_625,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

@@ -52,7 +52,8 @@ proves that these weights read the program so, not that the program is right. Ex
 TRAIN = """A probe is a direction in the hidden states of evaluator.model along which right and wrong attempts of
 model.solver at one problem differ. Attempts are sampled, EXECUTED in the sandbox of audit.sandbox, and kept in
 --attempts, from where the same command goes on. What is printed is the AUROC within groups, in folds: on problems that
-the direction was not fitted on.
+the direction was not fitted on. With --others it is fitted on several sets, and each set has a figure of a direction
+that was fitted on the others alone, as a run on problems of another kind has it.
   codezero judge train --problems mbpp.jsonl --rows 601-974 --attempts attempts.jsonl --out probe.json \\
       model.solver=Qwen/Qwen2.5-Coder-0.5B-Instruct evaluator.model=Qwen/Qwen2.5-Coder-1.5B-Instruct
   codezero run evaluator.probe=probe.json ...
@@ -173,6 +174,7 @@ def _add_judge(commands: Commands) -> None:
         "--rows": value(str, "A-B", "of FILE, by MBPP's task_id, as 601-974", default=""),
         "--samples": value(int, "N", "attempts at each problem (default 8)", default=8),
         "--attempts": value(Path, "FILE", "where attempts are kept: read where it has them"),
+        "--others": value(Path, "FILE", "attempts at other sets, kept by other calls", nargs="*", default=[]),
         "--out": value(Path, "FILE", "where the probe is written", required=True),
     }
     about = "fit a probe of the judge on executed attempts of the solver"
@@ -329,13 +331,16 @@ def train(options: argparse.Namespace) -> int:
     tokens, kept = config.solver.max_new_tokens, options.attempts
     request = Wanted(options.problems, options.rows, options.samples, tokens, config.seed, kept)
     with ExitStack() as stack:
-        probe = train_probe(config, request, stack, say)
+        probe = train_probe(config, request, options.others, stack, say)
     with translated(ConfigError, f"--out={options.out} cannot be written", OSError):
         probe.write(options.out)
     area, low, high = probe.within
     figures = {"within_groups": probe.within, "groups": probe.groups, "pairs": probe.pairs, "layer": probe.layer}
+    figures |= {"elsewhere": probe.elsewhere}
     seen = f"{probe.pairs} pairs of {probe.groups} problems"
     line = f"{options.out}: AUROC within groups {area:.2f} [{low:.2f}, {high:.2f}] on problems not fitted on, {seen}"
+    for name, (area, low, high) in probe.elsewhere.items():
+        line += f"; {area:.2f} [{low:.2f}, {high:.2f}] on {name} when fitted on the others"
     answer(options, figures, f"{line}; use it with evaluator.probe={options.out}")
     return common.DONE
 

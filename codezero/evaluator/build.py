@@ -112,6 +112,8 @@ def build_judge(config: NodeConfig, stack: ExitStack, say: Say, models: FrozenMo
         )
         if probe:
             logger.info("judge: a probe at layer %d of %d, fitted on %s", probe.layer, probe.layers, probe.fitted_on)
+            if doubt := probe.doubt(source_weights(config.data.sources)):
+                logger.warning("the judge: %s", doubt)
         if judge.unused:
             logger.info("judge: %s", judge.unused)
         return with_own_solutions(judge, guard)

@@ -6,7 +6,8 @@ its answers do. The direction is fitted before a run on executed attempts at oth
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -31,6 +32,7 @@ LEAST_GROUPS = 40  # with an attempt that passed and one that did not: of fewer 
 
 _Finite = Annotated[float, Meta(ge=-1e6, le=1e6)]
 _Count = Annotated[int, Meta(ge=1, le=1 << 20)]
+_Name = Annotated[str, Meta(max_length=100)]
 
 
 class Probe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,6 +47,9 @@ class Probe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     within: Annotated[list[_Finite], Meta(min_length=3, max_length=3)]  # AUROC with interval, on other problems
     groups: _Count
     pairs: _Count  # of a right and a wrong attempt, of the same problem, that it was fitted on
+    sets: Annotated[list[_Name], Meta(max_length=32)] = []  # of problems, that it was fitted on
+    # AUROC with interval on a set of problems when it was fitted on others, by the set's name
+    elsewhere: dict[_Name, Annotated[list[_Finite], Meta(min_length=3, max_length=3)]] = {}
 
     def is_of(self, loaded: LoadedModel) -> bool:
         own, width = last_norm(loaded), loaded.model.config.get_text_config().hidden_size
@@ -54,6 +59,17 @@ class Probe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def score(self, features: Array) -> float:
         """Score a program's features; higher is likelier right."""
         return float(np.dot(self.direction, features))
+
+    def doubt(self, sources: Iterable[str]) -> str:
+        """Say why it may know little of the problems of these sources; empty where it was fitted on some of them."""
+        names = [re.split(r"[@.]", Path(source).name)[0] for source in sources]
+        if not self.sets or {*names} & {*self.sets}:
+            return ""
+        known = [f"{area:.2f} [{low:.2f}, {high:.2f}] on {name}" for name, (area, low, high) in self.elsewhere.items()]
+        there = f"on sets that it was not fitted on its AUROC within groups was {', '.join(known)}" if known else (
+            "how it does on sets that it was not fitted on was not measured"
+        )  # fmt: skip
+        return f"the probe was fitted on {', '.join(self.sets)}, not on {', '.join(names)}; {there}"
 
     def write(self, path: Path) -> None:
         """Raises OSError."""
@@ -116,6 +132,15 @@ def fit(groups: Sequence[Attempted], layer: int) -> Array:
 
     optimum: Array = minimize(loss, np.zeros(len(scale)), jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
     return optimum / scale
+
+
+def left_out(sets: Mapping[str, Sequence[Attempted]], layer: int) -> dict[str, WithinGroups]:
+    """Order the attempts of each set, by its name, by a direction that was fitted on all others."""
+    orders = dict[str, WithinGroups | None]()
+    for name, groups in sets.items():
+        direction = fit([group for other in sets if other != name for group in sets[other]], layer)
+        orders[name] = within_groups(group.order(layer, direction) for group in groups)
+    return {name: order for name, order in orders.items() if order is not None}
 
 
 def unseen(groups: Sequence[Attempted], layer: int) -> WithinGroups | None:

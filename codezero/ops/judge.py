@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -31,7 +32,7 @@ from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.evidence import within_metrics
 from codezero.evaluator.judge import LikelihoodJudge, with_own_solutions
 from codezero.evaluator.judge_prompts import LIKELIHOOD, PROMPT_VERSION
-from codezero.evaluator.probe import LEAST_GROUPS, Attempted, Probe, depth_of, fit, last_norm, unseen
+from codezero.evaluator.probe import LEAST_GROUPS, Attempted, Probe, depth_of, fit, last_norm, left_out, unseen
 from codezero.evaluator.types import Judge, Program, program, request
 from codezero.market.judge_service import GRID, BatchRequest, Card, JudgeParts, SignedReceipt, as_group
 from codezero.models.build import FrozenModels, Say, load, source_of
@@ -315,31 +316,37 @@ def readable(guard: StaticGuard, attempts: Sequence[KeptAttempts]) -> Iterator[t
                 yield number, read, passed
 
 
-def train_probe(config: NodeConfig, wanted: Wanted, stack: ExitStack, say: Say) -> Probe:
-    """At the layer that orders best, in folds, the attempts of groups that were not fitted on. Raises ConfigError for a
-    judge that is not local and for too few groups, and as `attempts_of`."""
+def train_probe(config: NodeConfig, wanted: Wanted, others: Sequence[Path], stack: ExitStack, say: Say) -> Probe:
+    """At the layer that orders best, in folds, the attempts of groups that were not fitted on; with `others`, attempts
+    at more sets of problems, those of whole sets. Raises ConfigError for a judge that is not local and for too few
+    groups, and as `attempts_of`."""
     settings = config.evaluator
     if settings.kind != "local":
         raise ConfigError(f"evaluator.kind={settings.kind} shows no states to fit a probe on; set evaluator.kind=local")
-    attempts = attempts_of(config, wanted, stack, say)
+    named = "embedded" if wanted.problems.isdecimal() else Path(wanted.problems).stem
+    attempts = {path.stem: read_attempts(path) for path in others} | {named: attempts_of(config, wanted, stack, say)}
+    if len(attempts) <= len(others):
+        raise ConfigError(f"--others: two sets are called the same; name the files apart: {', '.join(attempts)}")
     guard = stack.enter_context(StaticGuard())
     judge = load(config, settings.model, "judge", say)
     depth = depth_of(judge)
     layers = sorted({max(1, round(share * depth)) for share in LAYERS})
-    groups = read_groups(attempts, guard, judge, layers, settings.batch_rows, say)
+    sets = {name: read_groups(kept, guard, judge, layers, settings.batch_rows, say) for name, kept in attempts.items()}
+    groups = [*chain(*sets.values())]
     if len(groups) < LEAST_GROUPS:
         few = f"only {len(groups)} problems have an attempt that passes and one that fails; {LEAST_GROUPS} are needed"
         raise ConfigError(f"{few}: give more problems, or more --samples")
-    orders = list[WithinGroups]()
+    orders, elsewhere = list[WithinGroups](), list[dict[str, WithinGroups]]()
     for place, layer in enumerate(layers):
         say(f"fitting at layer {layer} of {depth}")
         order = unseen(groups, place)
         assert order is not None
         orders.append(order)
-    best = max(range(len(layers)), key=lambda place: orders[place].area)
+        elsewhere.append(left_out(sets, place) if others else {named: order})
+    best = max(range(len(layers)), key=lambda place: fmean(each.area for each in elsewhere[place].values()))
     order = orders[best]
     direction = fit(groups, best)
-    what = wanted.problems + (f", rows {wanted.rows}" if wanted.rows else "")
+    what = ", ".join([wanted.problems + (f" rows {wanted.rows}" if wanted.rows else ""), *map(str, others)])
     return Probe(
         judge=settings.model,
         layers=depth,
@@ -350,6 +357,8 @@ def train_probe(config: NodeConfig, wanted: Wanted, stack: ExitStack, say: Say) 
         within=[round(end, 4) for end in order[:3]],
         groups=order.groups,
         pairs=order.pairs,
+        sets=[*sets],
+        elsewhere={name: [round(end, 4) for end in known[:3]] for name, known in elsewhere[best].items() if others},
     )
 
 

@@ -13,7 +13,7 @@ from codezero.errors import ConfigError
 from codezero.evaluator.build import find_probe
 from codezero.evaluator.judge import LikelihoodJudge
 from codezero.evaluator.judge_prompts import LIKELIHOOD, PROBE
-from codezero.evaluator.probe import Attempted, Probe, depth_of, fit, last_norm, read_probe, unseen
+from codezero.evaluator.probe import Attempted, Probe, depth_of, fit, last_norm, left_out, read_probe, unseen
 from codezero.evaluator.types import Program
 
 RIGHT, EASY, NOISE = np.eye(12)[:3]
@@ -55,6 +55,23 @@ def test_its_figure_is_of_groups_that_it_was_not_fitted_on() -> None:
     noise = [Attempted(chance.normal(size=(8, 1, 60)), [True, False] * 4) for _ in range(60)]
     blind = unseen(noise, 0)
     assert blind is not None and blind.low < 0.5 < blind.high
+
+
+def test_a_set_is_ordered_by_what_the_others_have_taught() -> None:
+    """Where right lies the other way round, the others mislead."""
+    turned = [Attempted(each.features * (1 - 2 * RIGHT), each.passed) for each in groups(20, 3)]
+    orders = left_out({"like": groups(60), "too": groups(60, 1), "turned": turned}, 0)
+    assert [*orders] == ["like", "too", "turned"] and orders["turned"].high < 0.5 < orders["like"].low
+
+
+def test_problems_of_another_kind_are_named() -> None:
+    known = probe(sets=["mbpp"], elsewhere={"humaneval": [0.67, 0.57, 0.76]})
+    assert not known.doubt(["mbpp", "synthetic"]) and not known.doubt(["data/mbpp.jsonl"]) and not probe().doubt(["x"])
+    assert known.doubt(["my/rows.jsonl"]) == (
+        "the probe was fitted on mbpp, not on rows; on sets that it was not fitted on its AUROC within groups was "
+        "0.67 [0.57, 0.76] on humaneval"
+    )
+    assert probe(sets=["mbpp"]).doubt(["code_contests@abc"]).endswith("was not measured")
 
 
 def test_a_judge_reads_what_it_says_of_its_own_states() -> None:
