@@ -10,7 +10,8 @@ The exam is greedy on the first 256 problems of MBPP's test split, and four atte
 temperature 1, in pairs with the policy that began. Nothing of an exam is learned from.
 
 Runs are kept in --into, a line for each, and the same command goes on with what is missing, in the middle of a run
-too. Prints JSON: every run, and by arm the gain in points of both exams, the mean over seeds.
+too. Prints JSON: every run, with how far it is ahead of those before it at temperature 1, and by arm the gain in points
+of both exams, the mean over seeds.
 
     codezero bench real_learning --solver DIR --judge DIR --problems mbpp.jsonl --into /tmp/real --picture docs/real.svg
 """
@@ -145,7 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for arm in options.arms:
             if any((row["arm"], row["seed"], row["iterations"]) == (arm, seed, options.iterations) for row in done):
                 continue
-            row = play(arm, seed, options, into)
+            row = play(arm, seed, options, into, done)
             done.append(row)
             with kept.open("a") as file:
                 file.write(json.dumps(row) + "\n")
@@ -156,7 +157,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def play(arm: str, seed: int, options: argparse.Namespace, into: Path) -> dict[str, Any]:
+def play(
+    arm: str, seed: int, options: argparse.Namespace, into: Path, done: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Learn by an arm and sit the exams. done: its policy is compared with those of the same seed and length."""
     rows = [json.loads(line) for line in options.problems.read_text().splitlines()]
     names = {
         "solver": str(Path(options.solver).resolve()),
@@ -177,23 +181,32 @@ def play(arm: str, seed: int, options: argparse.Namespace, into: Path) -> dict[s
     lines = [json.loads(line) for line in (into / "runs" / run / "metrics.jsonl").read_text().splitlines()]
     folder = into / "runs" / run
     exams = {exam: sit(exam, folder, options, into) for exam in EXAMS}
+    others = [row["arm"] for row in done if (row["seed"], row["iterations"]) == (seed, options.iterations)]
+    ahead = {
+        other: compared("sampled", folder.with_name(run.replace(arm, other, 1)), folder, options, into)["difference"]
+        for other in others
+    }
     along = {at: sit("sampled", folder / "checkpoints" / f"{at:08}", options, into) for at in options.along}
     curve = [{name: row.get(name) for name in WATCHED} for row in lines if row.get("iteration")]
     attempts = sum(row.get("attempts/count") or 0 for row in lines)
     return {"arm": arm, "seed": seed, "iterations": options.iterations, "attempts": attempts, "exams": exams,
-            "along": along, "curve": curve}  # fmt: skip
+            "ahead_of": ahead, "along": along, "curve": curve}  # fmt: skip
 
 
 def sit(exam: str, candidate: Path, options: argparse.Namespace, into: Path) -> dict[str, Any]:
     """What a run, or one of its checkpoints, solves of an exam, beside the policy that began."""
     print(f"{candidate.relative_to(into / 'runs')}: {exam} exam", file=sys.stderr, flush=True)
-    limit, samples, temperature = EXAMS[exam]
-    start = str(Path(options.solver).resolve())
-    asked = ["--limit", str(limit), "--samples", str(samples), "--into", str(into / "evals"), "--json"]
-    asked += ["--file", str(options.problems.resolve()), "--compare", start, str(candidate)]
-    words = ["profile=laptop", f"evals.temperature={temperature}", f"model.solver={start}"]
-    found = json.loads(command(asked, ["eval", "mbpp", *words], into))
+    found = compared(exam, Path(options.solver).resolve(), candidate, options, into)
     return {"start": shortly(found["a"]), "end": shortly(found["b"]), "gain": found["difference"]}
+
+
+def compared(exam: str, one: Path, other: Path, options: argparse.Namespace, into: Path) -> dict[str, Any]:
+    """Two policies' figures of an exam, and how far the other is ahead, in pairs; a policy sits an exam once."""
+    limit, samples, temperature = EXAMS[exam]
+    asked = ["--limit", str(limit), "--samples", str(samples), "--into", str(into / "evals"), "--json"]
+    asked += ["--file", str(options.problems.resolve()), "--compare", str(one), str(other)]
+    words = ["profile=laptop", f"evals.temperature={temperature}", f"model.solver={Path(options.solver).resolve()}"]
+    return json.loads(command(asked, ["eval", "mbpp", *words], into))
 
 
 WATCHED = ("iteration", "reward/mean", "train/entropy", "attempts/cut_off_share", "seconds")
