@@ -69,7 +69,7 @@ class Probe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         there = f"on sets that it was not fitted on its AUROC within groups was {', '.join(known)}" if known else (
             "how it does on sets that it was not fitted on was not measured"
         )  # fmt: skip
-        return f"the probe was fitted on {', '.join(self.sets)}, not on {', '.join(names)}; {there}"
+        return f"the probe was fitted on {', '.join(self.sets)}, and {', '.join(names)} may be of another kind; {there}"
 
     def write(self, path: Path) -> None:
         """Raises OSError."""
