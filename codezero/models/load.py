@@ -319,6 +319,16 @@ def without_adapter(model: nn.Module) -> Generator[None]:
             layer.enable_adapters(True)  # also lets it take gradients again
 
 
+def with_inputs_as_they_are(model: nn.Module, autocast: bool) -> contextlib.AbstractContextManager[None]:
+    """To be open while an adapter learns under autocast: it would have its inputs in float32, which autocast turns
+    back, two copies of each."""
+    if not (autocast and has_adapter(model)):
+        return contextlib.nullcontext()
+    from peft.helpers import disable_input_dtype_casting
+
+    return disable_input_dtype_casting(model)
+
+
 @contextlib.contextmanager
 def as_loaded(loaded: LoadedModel) -> Generator[None]:
     """To be open while a frozen model is read: one that is the base of a policy is then without its adapter, and

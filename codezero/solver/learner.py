@@ -12,7 +12,6 @@ import copy
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,7 +27,14 @@ from codezero.config import SolverConfig
 from codezero.errors import CheckpointError, ConfigError, ModelError, translated
 from codezero.models.base import Progress
 from codezero.models.device import computes_bfloat16, ran_out_of_memory
-from codezero.models.load import LoadedModel, has_adapter, load_adapter, save_adapter, without_adapter
+from codezero.models.load import (
+    LoadedModel,
+    has_adapter,
+    load_adapter,
+    save_adapter,
+    with_inputs_as_they_are,
+    without_adapter,
+)
 from codezero.solver import loss as losses
 from codezero.solver import policy_files as files
 from codezero.solver.batch import Batch, IdRows, Pair, Rows, TrainingRow, Update, collate, minibatches, packed, size
@@ -123,7 +129,7 @@ class TrlLearner:
         torch.manual_seed(self.updates)  # of dropout, where a model has it: a restarted run draws the same
         self.updates += 1
         try:
-            with self._uncast():
+            with with_inputs_as_they_are(self.policy.model, self._quick):
                 steps = [self._step(rows, share, seen) for rows, seen in zip(parts, pairs, strict=True)]
         finally:
             self._model.eval()
@@ -152,7 +158,7 @@ class TrlLearner:
                 for row, line in zip(micro, self._scores(micro), strict=True):
                     scores[id(row)] = line[: len(row.completion_ids)]
 
-        with self._uncast():
+        with with_inputs_as_they_are(self.policy.model, self._quick):
             self._within_memory(score_all, live)
         return self._gathered([scores[id(row)] for row in rows])
 
@@ -230,14 +236,6 @@ class TrlLearner:
             torch.autograd.graph.increment_version([*self._model.parameters()])
         self._optimizer.zero_grad()
         return (loss, norm, clipped / sum(len(row.completion_ids) for row in rows)) if finite else None
-
-    def _uncast(self) -> AbstractContextManager[None]:
-        """An adapter would have its inputs in float32, which autocast turns back: two copies of each."""
-        if not (self._adapted and self._quick):
-            return nullcontext()
-        from peft.helpers import disable_input_dtype_casting
-
-        return disable_input_dtype_casting(self.policy.model)
 
     def _passes(self, rows: Rows) -> Iterable[list[TrainingRow]]:
         return packed(rows, self.tokens_per_pass, shared=self._packed)
