@@ -73,7 +73,6 @@ ARMS = {
         f"solver.loss_function={TEACHERS}:shown_right",
     ),
 }
-CONTROLS = ("coin", "form", "ssd")
 TRAINING, CALIBRATION = range(601, 975), range(511, 601)
 """MBPP's task_id, as its authors split it; the test split is 11 to 510."""
 COMMON = (
@@ -130,7 +129,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--arms", nargs="*", choices=ARMS, default=list(ARMS))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--iterations", type=int, default=10, help="of 32 attempts")
-    parser.add_argument("--along", type=int, nargs="*", default=[], metavar="N", help="sampled exams of iterations too")
     parser.add_argument("--report", action="store_true", help="run nothing; tell what is there")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of every run")
     options = parser.parse_args(argv)
@@ -172,9 +170,7 @@ def play(
         Path(names[name]).write_text("".join(json.dumps(row) + "\n" for row in rows if row["task_id"] in split))
     run = f"{arm}-{seed}-{options.iterations}"
     settings = [word.format(**names) for word in (*COMMON, *ARMS[arm])]
-    settings += [f"seed={seed}", f"run.name={run}", f"run.max_iterations={options.iterations}"]
-    settings += [f"run.keep_checkpoints={options.iterations}"] if options.along else []
-    settings += options.overrides
+    settings += [f"seed={seed}", f"run.name={run}", f"run.max_iterations={options.iterations}", *options.overrides]
     print(f"{run}: learning", file=sys.stderr, flush=True)
     os.environ["REAL_TEACHER"] = names["solver" if arm == "shown" else "judge"]
     command([], ["run", *settings], into)
@@ -186,25 +182,24 @@ def play(
         other: compared("sampled", folder.with_name(run.replace(arm, other, 1)), folder, options, into)["difference"]
         for other in others
     }
-    along = {at: sit("sampled", folder / "checkpoints" / f"{at:08}", options, into) for at in options.along}
     curve = [{name: row.get(name) for name in WATCHED} for row in lines if row.get("iteration")]
     attempts = sum(row.get("attempts/count") or 0 for row in lines)
     return {"arm": arm, "seed": seed, "iterations": options.iterations, "attempts": attempts, "exams": exams,
-            "ahead_of": ahead, "along": along, "curve": curve}  # fmt: skip
+            "ahead_of": ahead, "curve": curve}  # fmt: skip
 
 
-def sit(exam: str, candidate: Path, options: argparse.Namespace, into: Path) -> dict[str, Any]:
-    """What a run, or one of its checkpoints, solves of an exam, beside the policy that began."""
-    print(f"{candidate.relative_to(into / 'runs')}: {exam} exam", file=sys.stderr, flush=True)
-    found = compared(exam, Path(options.solver).resolve(), candidate, options, into)
+def sit(exam: str, folder: Path, options: argparse.Namespace, into: Path) -> dict[str, Any]:
+    """What a run solves of an exam, beside the policy that began."""
+    print(f"{folder.name}: {exam} exam", file=sys.stderr, flush=True)
+    found = compared(exam, Path(options.solver).resolve(), folder, options, into)
     return {"start": shortly(found["a"]), "end": shortly(found["b"]), "gain": found["difference"]}
 
 
-def compared(exam: str, one: Path, other: Path, options: argparse.Namespace, into: Path) -> dict[str, Any]:
-    """Two policies' figures of an exam, and how far the other is ahead, in pairs; a policy sits an exam once."""
+def compared(exam: str, before: Path, after: Path, options: argparse.Namespace, into: Path) -> dict[str, Any]:
+    """Two policies' figures of an exam, and how far the second is ahead, in pairs; a policy sits an exam once."""
     limit, samples, temperature = EXAMS[exam]
     asked = ["--limit", str(limit), "--samples", str(samples), "--into", str(into / "evals"), "--json"]
-    asked += ["--file", str(options.problems.resolve()), "--compare", str(one), str(other)]
+    asked += ["--file", str(options.problems.resolve()), "--compare", str(before), str(after)]
     words = ["profile=laptop", f"evals.temperature={temperature}", f"model.solver={Path(options.solver).resolve()}"]
     return json.loads(command(asked, ["eval", "mbpp", *words], into))
 

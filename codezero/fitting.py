@@ -29,7 +29,7 @@ FILE = "hardware.json"  # in a run's folder: what was chosen for it
 OWN = ("seed", "run", "swarm", "chain", "login", "monitor")
 # A token costs two operations a parameter; these shares of the machine's were measured with 0.5 billion on two cores.
 EXAM_SECONDS, ITERATION_SECONDS = 300.0, 180.0  # what takes longer is said
-DECODED, READ, LEARNED = 0.3, 0.5, 0.7  # shares of F: in steps of some 64 rows, in reading, and in an update
+DECODED, READ, LEARNED = 0.3, 0.5, 0.5  # shares of F: in steps of some 64 rows, in reading, and in an update
 WRITTEN = 0.45  # tokens of an attempt, as a share of the most
 ASKED = 150  # tokens of a problem
 JUDGED = 110  # tokens that the judge reads for an attempt, shared beginnings counted once

@@ -165,8 +165,8 @@ def begin_from(chosen: Mapping[str, Any]) -> dict[str, Any]:
     with translated(ConfigError, f"model.solver={solver} cannot be read", OSError):
         inside = os.listdir(place) if solver not in EMBEDDED and os.path.isdir(place) else []
     if "checkpoints" in inside:
-        one = f"model.solver={solver}/checkpoints/NUMBER, or `codezero run --fork {place.name}`"
-        raise ConfigError(f"model.solver={solver} is a run; begin with one of its checkpoints: {one}")
+        mend = f"model.solver={solver}/checkpoints/NUMBER, or `codezero run --fork {place.name}`"
+        raise ConfigError(f"model.solver={solver} is a run; begin with one of its checkpoints: {mend}")
     if place.suffix == ".gguf" or ("config.json" not in inside and any(name.endswith(".gguf") for name in inside)):
         raise ConfigError(f"model.solver={solver}: a GGUF cannot be learned on; give the model that it was made of")
     if "solver" in inside:  # it is a run's checkpoint

@@ -32,7 +32,7 @@ LEAST_GROUPS = 40  # with an attempt that passed and one that did not: of fewer 
 
 _Finite = Annotated[float, Meta(ge=-1e6, le=1e6)]
 _Count = Annotated[int, Meta(ge=1, le=1 << 20)]
-_Name = Annotated[str, Meta(max_length=100)]
+_Name = Annotated[str, Meta(max_length=255)]
 
 
 class Probe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,7 +49,9 @@ class Probe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pairs: _Count  # of a right and a wrong attempt, of the same problem, that it was fitted on
     sets: Annotated[list[_Name], Meta(max_length=32)] = []  # of problems, that it was fitted on
     # AUROC with interval on a set of problems when it was fitted on others, by the set's name
-    elsewhere: dict[_Name, Annotated[list[_Finite], Meta(min_length=3, max_length=3)]] = {}
+    elsewhere: Annotated[
+        dict[_Name, Annotated[list[_Finite], Meta(min_length=3, max_length=3)]], Meta(max_length=32)
+    ] = {}
 
     def is_of(self, loaded: LoadedModel) -> bool:
         own, width = last_norm(loaded), loaded.model.config.get_text_config().hidden_size

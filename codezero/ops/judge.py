@@ -324,14 +324,17 @@ def train_probe(config: NodeConfig, wanted: Wanted, others: Sequence[Path], stac
     if settings.kind != "local":
         raise ConfigError(f"evaluator.kind={settings.kind} shows no states to fit a probe on; set evaluator.kind=local")
     named = "embedded" if wanted.problems.isdecimal() else Path(wanted.problems).stem
+    names = [named, *(path.stem for path in others)]
+    if len({*names}) < len(names):
+        raise ConfigError(f"--others: two sets are called the same; name the files apart: {', '.join(names)}")
     attempts = {path.stem: read_attempts(path) for path in others} | {named: attempts_of(config, wanted, stack, say)}
-    if len(attempts) <= len(others):
-        raise ConfigError(f"--others: two sets are called the same; name the files apart: {', '.join(attempts)}")
     guard = stack.enter_context(StaticGuard())
     judge = load(config, settings.model, "judge", say)
     depth = depth_of(judge)
     layers = sorted({max(1, round(share * depth)) for share in LAYERS})
     sets = {name: read_groups(kept, guard, judge, layers, settings.batch_rows, say) for name, kept in attempts.items()}
+    if others and (empty := [name for name, its in sets.items() if not its]):
+        raise ConfigError(f"{empty[0]} has no problem with an attempt that passes and one that fails; leave it out")
     groups = [*chain(*sets.values())]
     if len(groups) < LEAST_GROUPS:
         few = f"only {len(groups)} problems have an attempt that passes and one that fails; {LEAST_GROUPS} are needed"
@@ -353,7 +356,7 @@ def train_probe(config: NodeConfig, wanted: Wanted, others: Sequence[Path], stac
         layer=layers[best],
         norm=last_norm(judge),
         direction=[float(f"{weight:.5g}") for weight in direction],
-        fitted_on=f"attempts of {config.model.solver} at {what}",
+        fitted_on=f"attempts of {config.model.solver} at {what}"[:1000],
         within=[round(end, 4) for end in order[:3]],
         groups=order.groups,
         pairs=order.pairs,

@@ -137,7 +137,7 @@ def _equal(rule: ValueRule, given: Sequence[Any], wanted: Any, value: Any) -> bo
             first, second = map(str, given)
             width = max(len(first), len(second))
             pairs = zip(first.zfill(width), second.zfill(width), strict=True)
-            return value == sum(abs(int(one) - int(other)) for one, other in pairs)
+            return value == sum(abs(int(left) - int(right)) for left, right in pairs)
         case _:
             return False
 

@@ -55,7 +55,7 @@ class LossInputs:
     reference_logprobs: Float[Tensor, "rows tokens"] | None  # of the initial model; None without solver.kl_beta
     advantages: Float[Tensor, "rows tokens"]  # of its row, times the importance weight of an earlier policy's token
     mask: Float[Tensor, "rows tokens"]  # 1 for a token, 0 beyond the completion's end
-    completion_ids: Int[Tensor, "rows tokens"]  # what was written, for a loss that another model reads it for
+    completion_ids: Int[Tensor, "rows tokens"]  # for a loss that asks another model about them
     prompt_ids: Int[Tensor, "rows prompt"]  # padded on the left
     prompt_mask: Int[Tensor, "rows prompt"]  # 1 for a token
 

@@ -198,11 +198,25 @@ def test_a_probe_of_executed_attempts_is_used_by_the_judge(
     assert len(Path("kept.jsonl").read_bytes().splitlines()) == 110
     assert read_probe(Path("probe.json")).fitted_on == "attempts of nano at 110"
     monkeypatch.setattr(Sampler, "sample", lambda *_, **__: pytest.fail("sampled again"))
+    Path("more.jsonl").write_bytes(Path("kept.jsonl").read_bytes())
+    again = ["judge", "train", "--problems", "110", *kept, *out, "--others", "more.jsonl"]
+    assert main(again) == 0
+    elsewhere = json.loads(capsys.readouterr().out)["elsewhere"]
+    assert {*elsewhere} == {"more", "embedded"} == {*read_probe(Path("probe.json")).sets}
+    assert min(low for _, low, _ in elsewhere.values()) > 0.6
+    Path("flat.jsonl").write_text(json.dumps(LINE | {"passed": [True] * len(LINE["completions"])}))
+    assert main([*again, "flat.jsonl"]) == 2
+    assert "flat has no problem with an attempt that passes and one that fails" in capsys.readouterr().err
     line = {"question": "Write a function add(a, b) that returns their sum.", "tests": ["assert add(1, 2) == 3"]}
     Path("attempts.jsonl").write_text(json.dumps(line | {"completions": [fence("def add(a, b):\n    return a + b")]}))
     settings = ["evaluator.canaries=80", "evaluator.probe=probe.json", "evaluator.questions=[probe]"]
     assert main(["judge", "attempts.jsonl", "--json", *settings]) == 0
     assert json.loads(capsys.readouterr().out)["verdicts"]
+
+
+def test_sets_of_one_name_are_refused_before_anything_is_sampled(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["judge", "train", "--problems", "4", "--others", "a/embedded.jsonl", "--out", "probe.json"]) == 2
+    assert "--others: two sets are called the same" in capsys.readouterr().err
 
 
 def test_a_probe_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

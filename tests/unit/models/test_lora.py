@@ -12,7 +12,15 @@ from torch import Tensor
 from codezero.config import SolverConfig
 from codezero.errors import CheckpointError, ConfigError
 from codezero.models.generation import OwnLoop
-from codezero.models.load import LoadedModel, add_adapter, has_adapter, load_model, plain_weights, without_adapter
+from codezero.models.load import (
+    LoadedModel,
+    add_adapter,
+    has_adapter,
+    load_model,
+    plain_weights,
+    with_inputs_as_they_are,
+    without_adapter,
+)
 from codezero.solver.batch import Batch
 from codezero.solver.learner import TrlLearner
 
@@ -39,6 +47,17 @@ def scores(learner: TrlLearner) -> Tensor:
 def test_a_fresh_adapter_changes_no_logprob(base: Path):
     plain = TrlLearner(load_model(str(base), device="cpu", role="solver", for_training=True), SolverConfig())
     assert torch.equal(scores(make(base)), scores(plain))
+
+
+@pytest.mark.parametrize("autocast", [True, False])
+def test_under_autocast_an_adapter_takes_its_inputs_as_they_are(base: Path, autocast: bool) -> None:
+    model, kinds = adapted(base).model, set[torch.dtype]()
+    downs = [module for name, module in model.named_modules() if name.endswith("down_proj.lora_A.default")]
+    for module in downs:
+        module.register_forward_pre_hook(lambda _, given: kinds.add(given[0].dtype))
+    with torch.autocast("cpu", torch.bfloat16), with_inputs_as_they_are(model, autocast):
+        model(torch.tensor([[1, 2, 3]]))
+    assert downs and kinds == {torch.bfloat16 if autocast else torch.float32}
 
 
 def test_a_step_moves_the_adapter_and_nothing_else(base: Path):
