@@ -177,10 +177,13 @@ def play(
     lines = [json.loads(line) for line in (into / "runs" / run / "metrics.jsonl").read_text().splitlines()]
     folder = into / "runs" / run
     exams = {exam: sit(exam, folder, options, into) for exam in EXAMS}
-    others = [row["arm"] for row in done if (row["seed"], row["iterations"]) == (seed, options.iterations)]
+    length = seed, options.iterations
+    others = {row["arm"]: folder.with_name(run.replace(arm, row["arm"], 1)) for row in done
+              if (row["seed"], row["iterations"]) == length}  # fmt: skip
     ahead = {
-        other: compared("sampled", folder.with_name(run.replace(arm, other, 1)), folder, options, into)["difference"]
-        for other in others
+        other: compared("sampled", policy, folder, options, into)["difference"]
+        for other, policy in others.items()
+        if policy.is_dir()
     }
     curve = [{name: row.get(name) for name in WATCHED} for row in lines if row.get("iteration")]
     attempts = sum(row.get("attempts/count") or 0 for row in lines)

@@ -30,23 +30,23 @@ _asked_with: dict[Ids, str] = {}  # by an attempt's tokens: its question with a 
 
 def reverse_kl(inputs: LossInputs) -> Tensor:
     """The teacher alone."""
-    return _pushed(inputs, _lead(inputs, _prompts(inputs)))
+    return _pushed(inputs, _lead(inputs, _rows(inputs.prompt_ids, inputs.prompt_mask)))
 
 
 def judge_and_teacher(inputs: LossInputs) -> Tensor:
     """The reward's advantages and beside them the teacher's lead, for the rows that have an advantage."""
-    return _pushed(inputs, inputs.advantages + BESIDE * _lead(inputs, _prompts(inputs)))
+    lead = _lead(inputs, _rows(inputs.prompt_ids, inputs.prompt_mask))
+    return _pushed(inputs, inputs.advantages + BESIDE * lead)
 
 
 def shown_right(inputs: LossInputs) -> Tensor:
     """The policy as it began is the teacher, with a right attempt of the group before its eyes: Hübotter et al. 2026,
     "Reinforcement Learning via Self-Distillation", arXiv 2601.20802. Rows that nothing could be shown for count 0."""
-    prompts, tokenizer = list[Ids](), _teacher().tokenizer
-    for own, written in zip(_prompts(inputs), _written(inputs), strict=True):
-        text = _asked_with.get(written)
-        prompts.append(tuple(encode_prompts(tokenizer, [text])[0]) if text else own)
-    shown = torch.tensor([[float(written in _asked_with)] for written in _written(inputs)], device=inputs.mask.device)
-    return _pushed(inputs, _lead(inputs, prompts) * shown)
+    texts = [_asked_with.get(written) for written in _rows(inputs.completion_ids, inputs.mask)]
+    own, tokenizer = _rows(inputs.prompt_ids, inputs.prompt_mask), _teacher().tokenizer
+    asked = [tuple(encode_prompts(tokenizer, [text])[0]) if text else ids for text, ids in zip(texts, own, strict=True)]
+    shown = torch.tensor([[float(bool(text))] for text in texts], device=inputs.mask.device)
+    return _pushed(inputs, _lead(inputs, asked) * shown)
 
 
 def believed(scored: ScoredGroup) -> list[float | None]:
@@ -75,18 +75,12 @@ def _pushed(inputs: LossInputs, pushes: Tensor) -> Tensor:
 
 def _lead(inputs: LossInputs, prompts: list[Ids]) -> Tensor:
     """[rows, tokens] log q - log p in nats, of the teacher that is asked with `prompts`."""
-    pairs = zip(prompts, _written(inputs), strict=True)
+    pairs = zip(prompts, _rows(inputs.completion_ids, inputs.mask), strict=True)
     rows = [TrainingRow(prompt, written, (0.0,) * len(written), 0.0) for prompt, written in pairs]
     model = _teacher().model
     with torch.no_grad():
         return (packed_logprobs(model, rows, 1.0).float() - inputs.old_logprobs) * inputs.mask
 
 
-def _prompts(inputs: LossInputs) -> list[Ids]:
-    pairs = zip(inputs.prompt_ids, inputs.prompt_mask, strict=True)
-    return [tuple(ids[real > 0].tolist()) for ids, real in pairs]
-
-
-def _written(inputs: LossInputs) -> list[Ids]:
-    pairs = zip(inputs.completion_ids, inputs.mask, strict=True)
-    return [tuple(ids[real > 0].tolist()) for ids, real in pairs]
+def _rows(ids: Tensor, real: Tensor) -> list[Ids]:
+    return [tuple(row[there > 0].tolist()) for row, there in zip(ids, real, strict=True)]

@@ -174,7 +174,7 @@ def _add_judge(commands: Commands) -> None:
         "--rows": value(str, "A-B", "of FILE, by MBPP's task_id, as 601-974", default=""),
         "--samples": value(int, "N", "attempts at each problem (default 8)", default=8),
         "--attempts": value(Path, "FILE", "where attempts are kept: read where it has them"),
-        "--others": value(Path, "FILE", "attempts at other sets, kept by other calls", nargs="*", default=[]),
+        "--others": value(Path, "FILE", "kept attempts at another set; may be repeated", action="append", default=[]),
         "--out": value(Path, "FILE", "where the probe is written", required=True),
     }
     about = "fit a probe of the judge on executed attempts of the solver"

@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from codezero.environment import Environment, ScoredEnvironment
 from codezero.errors import ConfigError, ProblemError, translated
 from codezero.evaluator.base import Evaluator, ScoredEvaluator
 from codezero.evaluator.calibration import CanaryLibrary, proven
+from codezero.evaluator.judge_prompts import PROBE
 from codezero.evaluator.own import OwnJudge, OwnReward
 from codezero.models.build import FrozenModels, Say, load
 from codezero.problems.filters import Novelty
@@ -80,7 +81,8 @@ def build_evaluator(
     guard = stack.enter_context(StaticGuard())
     if config.reward.mode == "rlvr":
         return ExecutedEvaluator(guard, build_sandbox(config, stack), rules)
-    judge, audit = build_judge(config, stack, say, models or FrozenModels(config, say), guard), config.audit
+    models, sources = models or FrozenModels(config, say), [*source_weights(config.data.sources)]
+    judge, audit = build_judge(config, stack, say, models, guard, sources), config.audit
     auditor = None  # by default nothing of what is trained on is ever executed
     if audit.share and config.reward.mode == "judge":
         auditor = Auditor(build_sandbox(config, stack), share=audit.share, seed=config.seed, own=own)
@@ -99,8 +101,16 @@ def build_evaluator(
     return evaluator
 
 
-def build_judge(config: NodeConfig, stack: ExitStack, say: Say, models: FrozenModels, guard: "StaticGuard") -> "Judge":
-    """In this process, or behind an endpoint that answers. Raises ModelError, ConfigError and EvaluatorError."""
+def build_judge(
+    config: NodeConfig,
+    stack: ExitStack,
+    say: Say,
+    models: FrozenModels,
+    guard: "StaticGuard",
+    sources: Sequence[str] = (),
+) -> "Judge":
+    """In this process, or behind an endpoint that answers. sources: of the problems, where attempts at them are still
+    to come; a probe of other problems is told of. Raises ModelError, ConfigError and EvaluatorError."""
     settings = config.evaluator
     if settings.kind == "local":
         from codezero.evaluator.judge import LikelihoodJudge, with_own_solutions
@@ -112,7 +122,7 @@ def build_judge(config: NodeConfig, stack: ExitStack, say: Say, models: FrozenMo
         )
         if probe:
             logger.info("judge: a probe at layer %d of %d, fitted on %s", probe.layer, probe.layers, probe.fitted_on)
-            if doubt := probe.doubt(source_weights(config.data.sources)):
+            if PROBE in settings.questions and sources and (doubt := probe.doubt(sources)):
                 logger.warning("the judge: %s", doubt)
         if judge.unused:
             logger.info("judge: %s", judge.unused)

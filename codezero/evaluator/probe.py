@@ -64,19 +64,23 @@ class Probe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def doubt(self, sources: Iterable[str]) -> str:
         """Say why it may know little of the problems of these sources; empty where it was fitted on some of them."""
-        names = [re.split(r"[@.]", Path(source).name)[0] for source in sources]
+        names = [*map(set_name, sources)]
         if not self.sets or {*names} & {*self.sets}:
             return ""
         known = [f"{area:.2f} [{low:.2f}, {high:.2f}] on {name}" for name, (area, low, high) in self.elsewhere.items()]
-        there = f"on sets that it was not fitted on its AUROC within groups was {', '.join(known)}" if known else (
-            "how it does on sets that it was not fitted on was not measured"
-        )  # fmt: skip
-        return f"the probe was fitted on {', '.join(self.sets)}, and {', '.join(names)} may be of another kind; {there}"
+        there = f"its AUROC within groups was {', '.join(known)}" if known else "it was not measured"
+        kinds = f"the probe was fitted on {', '.join(self.sets)}, and {', '.join(names)} may be of another kind"
+        return f"{kinds}; with a set left out of the fit {there}"
 
     def write(self, path: Path) -> None:
         """Raises OSError."""
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, msgspec.json.format(msgspec.json.encode(self), indent=1))
+
+
+def set_name(source: str) -> str:
+    """A set of problems by the name that a probe knows it by, of a source or of a file of rows."""
+    return re.split(r"[@.]", Path(source).name)[0]
 
 
 class Attempted(NamedTuple):
@@ -138,11 +142,12 @@ def fit(groups: Sequence[Attempted], layer: int) -> Array:
 
 def left_out(sets: Mapping[str, Sequence[Attempted]], layer: int) -> dict[str, WithinGroups]:
     """Order the attempts of each set, by its name, by a direction that was fitted on all others."""
-    orders = dict[str, WithinGroups | None]()
+    orders = dict[str, WithinGroups]()
     for name, groups in sets.items():
         direction = fit([group for other in sets if other != name for group in sets[other]], layer)
-        orders[name] = within_groups(group.order(layer, direction) for group in groups)
-    return {name: order for name, order in orders.items() if order is not None}
+        if order := within_groups(group.order(layer, direction) for group in groups):
+            orders[name] = order
+    return orders
 
 
 def unseen(groups: Sequence[Attempted], layer: int) -> WithinGroups | None:

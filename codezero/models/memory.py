@@ -165,7 +165,7 @@ def update_bytes(shape: ModelShape, training: Training, texts: Texts, *, device:
     layer = 24.0 * shape.hidden + (5 * shape.attention + 4 * shape.intermediate) * number
     if number < 4:
         layer += 2 * shape.hidden * number
-        cast = training.adapter and not shape.packed
+        cast = training.adapter and (device == "mps" or not shape.packed)
         layer += sum(into for _, into, _ in shape.linear) / shape.layers * number if cast else 0
     tokens = training.rows * texts.completion  # a group's prompt counts once
     tokens += texts.prompt * (texts.prompts(training.rows) if shape.packed else training.rows)
@@ -176,7 +176,7 @@ def update_bytes(shape: ModelShape, training: Training, texts: Texts, *, device:
     if device == "cuda":
         pieces = float(FUSED_PIECE * number)  # the tile is as large for a small vocabulary
     else:
-        copies = FROZEN_COPIES if training.adapter else PIECE_COPIES
+        copies = FROZEN_COPIES if training.adapter and shape.packed else PIECE_COPIES
         pieces = 4 * (WHOLE_COPIES * logits if logits <= PIECE else copies * PIECE)
     # the gradient of a trained head waits for the embedding's; off CUDA bitsandbytes steps an embedding beside two more
     of_head = 0 if training.adapter else 4.0 * shape.vocabulary * shape.hidden

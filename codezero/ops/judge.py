@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -32,7 +31,17 @@ from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.evidence import within_metrics
 from codezero.evaluator.judge import LikelihoodJudge, with_own_solutions
 from codezero.evaluator.judge_prompts import LIKELIHOOD, PROMPT_VERSION
-from codezero.evaluator.probe import LEAST_GROUPS, Attempted, Probe, depth_of, fit, last_norm, left_out, unseen
+from codezero.evaluator.probe import (
+    LEAST_GROUPS,
+    Attempted,
+    Probe,
+    depth_of,
+    fit,
+    last_norm,
+    left_out,
+    set_name,
+    unseen,
+)
 from codezero.evaluator.types import Judge, Program, program, request
 from codezero.market.judge_service import GRID, BatchRequest, Card, JudgeParts, SignedReceipt, as_group
 from codezero.models.build import FrozenModels, Say, load, source_of
@@ -41,7 +50,7 @@ from codezero.models.generation import Sampler
 from codezero.models.load import LoadedModel, load_model
 from codezero.problems.filters import Novelty
 from codezero.problems.rows import MAX_ROW, read_row
-from codezero.problems.stream import MixedStream
+from codezero.problems.stream import SYNTHETIC, MixedStream
 from codezero.problems.synthetic.tasks import held_out
 from codezero.sandbox.base import TRUTH, Job, Outcome, Sandbox
 from codezero.sandbox.build import build_sandbox
@@ -199,8 +208,8 @@ class KeptAttempts(msgspec.Struct, frozen=True):
         return as_problem(self.question, self.tests, self.entry_point, None)
 
 
-def read_attempts(path: Path) -> list[KeptAttempts]:
-    """Raises ConfigError, which names the line."""
+def read_attempts(path: Path, solver: str = "", option: str = "--attempts") -> list[KeptAttempts]:
+    """solver: who must have written them; empty: anybody. Raises ConfigError, which names the option and the line."""
     kept, place = list[KeptAttempts](), ""
     try:
         with path.open("rb") as file:
@@ -209,7 +218,10 @@ def read_attempts(path: Path) -> list[KeptAttempts]:
                 kept += [decode_row(line, KeptAttempts)] if line.strip() else []
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"--attempts={path}{place} cannot be used: {reason}") from error
+        raise ConfigError(f"{option}={path}{place} cannot be used: {reason}") from error
+    if other := [each.solver for each in kept if solver and each.solver != solver]:
+        mend = f"give another file, or model.solver={json.dumps(other[0])}"
+        raise ConfigError(f"{option}={path} is of the solver {other[0]}; {mend}")
     return kept
 
 
@@ -280,11 +292,7 @@ def attempts_of(config: NodeConfig, wanted: Wanted, stack: ExitStack, say: Say) 
     path, name = wanted.kept, config.model.solver
     known = dict[str, KeptAttempts]()
     if path and path.exists():
-        read = read_attempts(path)
-        if other := [each.solver for each in read if each.solver != name]:
-            mend = f"give another file, or model.solver={json.dumps(other[0])}"
-            raise ConfigError(f"--attempts={path} is of the solver {other[0]}; {mend}")
-        known = {each.problem.id: each for each in read}
+        known = {each.problem.id: each for each in read_attempts(path, name)}
     problems = problems_of(wanted, say)
     missing = [problem for problem in problems if problem.id not in known]
     if not missing:
@@ -323,11 +331,15 @@ def train_probe(config: NodeConfig, wanted: Wanted, others: Sequence[Path], stac
     settings = config.evaluator
     if settings.kind != "local":
         raise ConfigError(f"evaluator.kind={settings.kind} shows no states to fit a probe on; set evaluator.kind=local")
-    named = "embedded" if wanted.problems.isdecimal() else Path(wanted.problems).stem
-    names = [named, *(path.stem for path in others)]
+    named = SYNTHETIC if wanted.problems.isdecimal() else set_name(wanted.problems)
+    names = [*(set_name(str(path)) for path in others), named]
     if len({*names}) < len(names):
         raise ConfigError(f"--others: two sets are called the same; name the files apart: {', '.join(names)}")
-    attempts = {path.stem: read_attempts(path) for path in others} | {named: attempts_of(config, wanted, stack, say)}
+    kept = [read_attempts(path, config.model.solver, "--others") for path in others]
+    attempts = dict(zip(names, [*kept, attempts_of(config, wanted, stack, say)], strict=True))
+    ids = [each.problem.id for its in attempts.values() for each in its]
+    if others and (twice := len(ids) - len({*ids})):
+        raise ConfigError(f"--others: {twice} problems are there again; sets that are left out in turn must share none")
     guard = stack.enter_context(StaticGuard())
     judge = load(config, settings.model, "judge", say)
     depth = depth_of(judge)
@@ -346,7 +358,13 @@ def train_probe(config: NodeConfig, wanted: Wanted, others: Sequence[Path], stac
         assert order is not None
         orders.append(order)
         elsewhere.append(left_out(sets, place) if others else {named: order})
-    best = max(range(len(layers)), key=lambda place: fmean(each.area for each in elsewhere[place].values()))
+
+    def area(place: int) -> float:
+        """Over all sets; one of few pairs says little."""
+        known = elsewhere[place].values()
+        return sum(each.area * each.pairs for each in known) / sum(each.pairs for each in known)
+
+    best = max(range(len(layers)), key=area)
     order = orders[best]
     direction = fit(groups, best)
     what = ", ".join([wanted.problems + (f" rows {wanted.rows}" if wanted.rows else ""), *map(str, others)])

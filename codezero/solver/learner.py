@@ -129,7 +129,8 @@ class TrlLearner:
         torch.manual_seed(self.updates)  # of dropout, where a model has it: a restarted run draws the same
         self.updates += 1
         try:
-            with with_inputs_as_they_are(self.policy.model, self._quick):
+            # TRL's own path is without autocast
+            with with_inputs_as_they_are(self.policy.model, self._quick and (self._packed or self._pieces)):
                 steps = [self._step(rows, share, seen) for rows, seen in zip(parts, pairs, strict=True)]
         finally:
             self._model.eval()

@@ -188,17 +188,18 @@ class FrozenHead(torch.autograd.Function):
         kind = hidden.device.type
         half = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
         hidden, weight, bias = hidden.to(half), weight.to(half), None if bias is None else bias.to(half)
-        nats, pulls = torch.empty(len(targets), device=hidden.device), list[Tensor]()
+        nats, pulls = list[Tensor](), list[Tensor]()
         places = max(1, WHOLE // len(weight))
-        for at, part in enumerate(targets.split(places)):
-            logits = linear(hidden[at * places :][: len(part)], weight, bias).float().div_(temperature)
+        for states, part in zip(hidden.split(places), targets[:, None].split(places), strict=True):
+            logits = linear(states, weight, bias).float().div_(temperature)
             total = logits.logsumexp(-1, keepdim=True)
-            nats[at * places :][: len(part)] = (logits.gather(-1, part[:, None]) - total)[:, 0]
-            if ctx.needs_input_grad[0]:
-                expected = logits.sub_(total).exp_().to(half) @ weight
-                pulls.append((weight[part] - expected) / temperature)
+            nats.append((logits.gather(-1, part) - total)[:, 0])
+            if ctx.needs_input_grad[0]:  # 1 - p(t) in float32: rounded apart, a sure token's pull would be lost
+                chances = logits.sub_(total).exp_()
+                pull = chances.neg_().scatter_add_(-1, part, torch.ones_like(total)).to(half) @ weight
+                pulls.append(pull / temperature)
         ctx.save_for_backward(*pulls)
-        return nats
+        return torch.cat(nats)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:

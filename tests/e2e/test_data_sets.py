@@ -47,6 +47,7 @@ def node(folder: Path, *settings: str, hub: str = "") -> Iterator[subprocess.Pop
     finally:
         process.kill()
         process.wait()
+        print((folder / "out").read_text())  # shown where a test fails
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:

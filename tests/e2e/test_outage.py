@@ -13,7 +13,7 @@ from fakes.judge_server import MODEL, Judge, serving
 WHOLE = 1.0
 SILENT = "the judge cannot be asked, so nothing is learned"
 SETTINGS = [
-    "evaluator.kind=openai", f"evaluator.model={MODEL}", "evaluator.seconds=2", "evaluator.questions=[yes_no]",
+    "evaluator.kind=openai", f"evaluator.model={MODEL}", "evaluator.seconds=10", "evaluator.questions=[yes_no]",
     "evaluator.canaries_per_iteration=2", "evaluator.on_alarm=tighten", "solver.problems_per_iteration=2",
     "solver.group_size=4", "solver.refill=2",
 ]  # fmt: skip

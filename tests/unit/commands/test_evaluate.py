@@ -198,14 +198,18 @@ def test_a_probe_of_executed_attempts_is_used_by_the_judge(
     assert len(Path("kept.jsonl").read_bytes().splitlines()) == 110
     assert read_probe(Path("probe.json")).fitted_on == "attempts of nano at 110"
     monkeypatch.setattr(Sampler, "sample", lambda *_, **__: pytest.fail("sampled again"))
-    Path("more.jsonl").write_bytes(Path("kept.jsonl").read_bytes())
-    again = ["judge", "train", "--problems", "110", *kept, *out, "--others", "more.jsonl"]
+    Path("more.v2.jsonl").write_bytes(b"".join(Path("kept.jsonl").read_bytes().splitlines(keepends=True)[60:]))
+    again = ["judge", "train", "--problems", "60", *kept, *out, "--others", "more.v2.jsonl"]
     assert main(again) == 0
     elsewhere = json.loads(capsys.readouterr().out)["elsewhere"]
-    assert {*elsewhere} == {"more", "embedded"} == {*read_probe(Path("probe.json")).sets}
-    assert min(low for _, low, _ in elsewhere.values()) > 0.6
-    Path("flat.jsonl").write_text(json.dumps(LINE | {"passed": [True] * len(LINE["completions"])}))
-    assert main([*again, "flat.jsonl"]) == 2
+    assert {*elsewhere} == {"more", "synthetic"} == {*read_probe(Path("probe.json")).sets}
+    assert min(low for _, low, _ in elsewhere.values()) > 0.5
+    assert main([*again, "--others", "kept.jsonl"]) == 2
+    assert "--others: 110 problems are there again" in capsys.readouterr().err
+    assert main([*again, "--others", "none.jsonl"]) == 2
+    assert "--others=none.jsonl cannot be used: No such file" in capsys.readouterr().err
+    Path("flat.jsonl").write_text(json.dumps(LINE | {"passed": [True] * len(LINE["completions"]), "solver": "nano"}))
+    assert main([*again, "--others", "flat.jsonl"]) == 2
     assert "flat has no problem with an attempt that passes and one that fails" in capsys.readouterr().err
     line = {"question": "Write a function add(a, b) that returns their sum.", "tests": ["assert add(1, 2) == 3"]}
     Path("attempts.jsonl").write_text(json.dumps(line | {"completions": [fence("def add(a, b):\n    return a + b")]}))
@@ -215,7 +219,7 @@ def test_a_probe_of_executed_attempts_is_used_by_the_judge(
 
 
 def test_sets_of_one_name_are_refused_before_anything_is_sampled(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["judge", "train", "--problems", "4", "--others", "a/embedded.jsonl", "--out", "probe.json"]) == 2
+    assert main(["judge", "train", "--problems", "4", "--others", "a/synthetic.jsonl", "--out", "probe.json"]) == 2
     assert "--others: two sets are called the same" in capsys.readouterr().err
 
 

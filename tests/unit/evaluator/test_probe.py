@@ -68,7 +68,7 @@ def test_problems_of_another_kind_are_named() -> None:
     known = probe(sets=["mbpp"], elsewhere={"humaneval": [0.67, 0.57, 0.76]})
     assert not known.doubt(["mbpp", "synthetic"]) and not known.doubt(["data/mbpp.jsonl"]) and not probe().doubt(["x"])
     assert known.doubt(["my/rows.jsonl"]) == (
-        "the probe was fitted on mbpp, and rows may be of another kind; on sets that it was not fitted on its AUROC "
+        "the probe was fitted on mbpp, and rows may be of another kind; with a set left out of the fit its AUROC "
         "within groups was 0.67 [0.57, 0.76] on humaneval"
     )
     assert probe(sets=["mbpp"]).doubt(["code_contests@abc"]).endswith("was not measured")

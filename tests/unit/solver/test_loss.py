@@ -1,17 +1,20 @@
 """A loss of one's own: what it is given, that passes add up to the step, and what is refused."""
 
+import dataclasses
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from builders.models import random_rows, tiny_policy
+from builders.models import random_rows, saved, tiny_policy
 from torch import Tensor, nn
 from transformers import Gemma2Config, Gemma2ForCausalLM
 
 from codezero.config import SolverConfig
 from codezero.errors import ConfigError, OwnCodeError
+from codezero.models.load import add_adapter
 from codezero.solver import loss as module
 from codezero.solver.batch import Batch
 from codezero.solver.learner import TrlLearner
@@ -127,8 +130,31 @@ def test_in_pieces_the_numbers_and_gradients_are_the_same(bias: bool, frozen: bo
         assert torch.allclose(item, other, atol=1e-5)
 
 
-def test_a_head_whose_logits_are_changed_afterwards_is_left_to_trl():
+def test_in_bfloat16_the_pull_of_sure_tokens_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    head = nn.Linear(64, 300, bias=False).requires_grad_(False)
+    targets = torch.arange(50)
+    hidden = (28 * head.weight[targets]).bfloat16().float().requires_grad_()
+    head.weight.copy_(head.weight.bfloat16())
+    monkeypatch.setattr(module, "WHOLE", 1000)
+    exact = chosen_logprobs(hidden, head, targets, 0.7)
+    assert 0.98 < exact.exp().median() < 0.9995
+    with torch.autocast("cpu", torch.bfloat16):
+        half = chosen_logprobs(hidden, head, targets, 0.7)
+    wanted, pulled = (torch.autograd.grad(each.sum(), hidden)[0] for each in (exact, half))
+    off = (pulled - wanted).norm(dim=1) / wanted.norm(dim=1)
+    assert off.max() < 0.1, "rounded before the difference, it was of the size of the pull itself"
+
+
+def test_a_head_whose_logits_are_changed_afterwards_is_left_to_trl(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8}
-    config = Gemma2Config(vocab_size=99, hidden_size=16, intermediate_size=16, num_hidden_layers=1, **heads)
+    config = Gemma2Config(vocab_size=259, hidden_size=16, intermediate_size=16, num_hidden_layers=1, **heads)
     model = Gemma2ForCausalLM(config)
     assert model.config.final_logit_softcapping and not head_is_plain(model)
+    monkeypatch.setattr("codezero.solver.learner.computes_bfloat16", lambda: True)
+    policy = dataclasses.replace(tiny_policy(), model=model.bfloat16())
+    policy = dataclasses.replace(policy, name=str(saved(policy, tmp_path / "model")))
+    learner = TrlLearner(add_adapter(policy, rank=2, alpha=4.0), SolverConfig(minibatches=1, max_new_tokens=10))
+    assert learner.update(BATCH).loss is not None
