@@ -83,7 +83,7 @@ def attempts(options: argparse.Namespace) -> tuple[list[Judged], int, Report]:
         say(f"attempting {len(problems)} problems {options.samples} times")
         groups = sampled(solver, problems, options.samples, options.new_tokens, options.seed)
         say("executing")
-        outcomes = [outcome for row in executed(sandbox, groups) for outcome in row]
+        outcomes = [each.outcome for row in executed(sandbox, groups) for each in row]
         say("judging")
         evaluator.monitor.calibrated()
         began = cpu_seconds_with_children()

@@ -43,16 +43,6 @@ ARMS = {
     "rlvr": ["reward.mode=rlvr"],
     "hybrid": ["reward.mode=hybrid"],
     "yes_no, hybrid": ["evaluator.questions=[yes_no]", "evaluator.on_alarm=warn", "reward.mode=hybrid"],
-    **{
-        f"yes_no, a tenth by {way}": [
-            "evaluator.questions=[yes_no]",
-            "evaluator.on_alarm=warn",
-            "reward.mode=hybrid",
-            "reward.executed=0.1",
-            f"reward.executed_by={way}",
-        ]
-        for way in ("chance", "doubt")
-    },
 }
 CONTROL = "yes_no"
 CURVE = ("eval/average_at_8", "judge/believed", "eval/ci_low", "eval/ci_high")

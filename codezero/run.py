@@ -1,15 +1,6 @@
 """One run: the signals, limits, rows and checkpoints of a node's iterations, and the only place that survives errors.
 
-`node.py` and `propose.py` compose a `Run` and write what an iteration is:
-
-    with run:
-        for step in run.steps():
-            with run.repeatable(step):
-                with run.tolerate(SwarmError, then="training on local rollouts only"):
-                    ...
-                last = run.is_last(step)
-                run.record(step, row, judged, useful=...)
-                run.save(step)
+`node.py` and `propose.py` compose a `Run` and write what an iteration is.
 """
 
 import contextlib

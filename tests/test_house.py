@@ -229,8 +229,8 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 BUDGETS = {
     "files": 221,
-    "lines": 43_572,
-    "lines of code": 31_636,
+    "lines": 43_503,
+    "lines of code": 31_610,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

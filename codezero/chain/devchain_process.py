@@ -2,10 +2,6 @@
 
 A process that was started so inherits `serving.lock`, and ends when nobody holds `users.lock` any more. Locks are
 flock(2), which kill -9 frees.
-
-    chain.db        everything (SQLite)             serving.lock    held by the process that serves
-    faucet.key      the faucet's key, 0600          users.lock      held, shared, by those that use it
-    endpoint.json   where it is served              chain.log       stderr of a process that a node started
 """
 
 import subprocess

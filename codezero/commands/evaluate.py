@@ -18,7 +18,6 @@ from typing import Annotated, NamedTuple, cast
 import msgspec
 from msgspec import Meta
 
-from codezero.code.answer import read_answer
 from codezero.code.assertions import as_problem
 from codezero.config import NodeConfig
 from codezero.environment import Environment
@@ -36,12 +35,11 @@ from codezero.problems.filters import Novelty
 from codezero.problems.synthetic.grammar import LEVELS
 from codezero.problems.synthetic.tasks import parse_question
 from codezero.runs import CHECKPOINTS, read_label
-from codezero.sandbox.base import Execution, Job, Outcome, Sandbox
 from codezero.sandbox.build import build_sandbox
 from codezero.solver.checkpoint import checkpoints_in
 from codezero.system.files import BadRows, decode_row, json_lines, refuse
 from codezero.system.signals import Share
-from codezero.types import Completion, Metrics, Problem, RolloutGroup, Source, Style, problem_id
+from codezero.types import Completion, Metrics, Problem, RolloutGroup, Source, problem_id
 
 MAX_LINE, MAX_FILE = 8 << 20, 256 << 20  # bytes of a line, and of all of them, which are in memory together
 AT_ONCE = 16  # lines judged together
@@ -68,6 +66,8 @@ def judge_groups(
     audit: execute every attempt, beside the verdict and never in it. Raises SandboxError, and what `build_evaluator`
     raises.
     """
+    from codezero.ops.judge import executed
+
     with contextlib.ExitStack() as stack:
         canaries = build_canaries(config, Novelty(), stack, say)
         evaluator = build_evaluator(config, canaries, stack, say)
@@ -77,9 +77,9 @@ def judge_groups(
         for start in range(0, len(groups), AT_ONCE):
             say(Share("judging", start, len(groups), " problems"))
             for scored in evaluator.score(groups[start : start + AT_ONCE]):
-                executed = None if sandbox is None else _execute(sandbox, scored.group, config.answer.block)
+                outcomes = None if sandbox is None else executed(sandbox, [scored.group], config.answer.block)[0]
                 same = family is None or family.cover(scored.group.problem)
-                yield JudgedProblem(scored, executed, same_family=same), known
+                yield JudgedProblem(scored, outcomes, same_family=same), known
 
 
 def read_groups(file: Path, bad: BadRows | None = None) -> list[RolloutGroup]:
@@ -118,16 +118,6 @@ def read_group(line: bytes) -> RolloutGroup:
     problem = as_problem(read.question, read.tests, read.entry_point, read.level)
     completions = tuple(Completion(text, (), (), finished=True) for text in read.completions)
     return RolloutGroup(problem, completions, peer_id="file", round=0, policy_step=0)
-
-
-def _execute(sandbox: Sandbox, group: RolloutGroup, block: str) -> tuple[Execution, ...]:
-    """An attempt without code fails without being run."""
-    problem = group.problem
-    codes = [read_answer(completion.text, problem.entry_point, block).code for completion in group.completions]
-    jobs = [None if code is None else Job(code, problem.tests, problem.style is Style.STDIO) for code in codes]
-    executed = sandbox.run_distinct(job for job in jobs if job is not None)
-    without = Execution(Outcome.FAIL, "no code that could be run")
-    return tuple(without if job is None else executed[job] for job in jobs)
 
 
 MAX_NUMBER = 10_000  # of a held-out problem

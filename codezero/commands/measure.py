@@ -39,7 +39,7 @@ examples:
 """
 TOKEN = "CODEZERO_JUDGE_TOKEN"  # environment variable with what callers from other machines have to bear
 SERVE = f"""Routes: /request-question, /submit-answer and /current_clue for rl-swarm's JudgeClient; /v1/verdicts for
-batches, with a signed receipt; /v1/card says who the judge is and how far it can be believed; /openapi.json has all.
+batches, with a signed receipt; /v1/card says who the judge is and how far it can be believed.
 Nothing that is sent is executed.
   codezero judge serve
   curl -s localhost:8090/v1/verdicts -H 'Content-Type: application/json' -d @items.json > receipt.json

@@ -322,9 +322,8 @@ def contradictions(config: NodeConfig) -> Iterator[str]:
     reward, run = config.reward, config.run
     if not reward.correctness + reward.structure + reward.adherence + reward.format > 0:
         yield "reward: all four weights are 0; give reward.correctness at least some weight"
-    if reward.mode != "hybrid" and (reward.executed < 1 or reward.executed_by != "chance"):
-        given = f"executed={reward.executed:g}" if reward.executed < 1 else f"executed_by={reward.executed_by}"
-        yield f"reward.{given} is for reward.mode=hybrid, not {reward.mode}; set that, or drop it"
+    if reward.mode != "hybrid" and reward.executed < 1:
+        yield f"reward.executed={reward.executed:g} is for reward.mode=hybrid, not {reward.mode}; set that, or drop it"
     if config.evaluator.kind == "reward_model" and config.evaluator.model == EvaluatorConfig.model:
         yield "evaluator.kind=reward_model: nano is a language model; name a reward model with evaluator.model=DIR"
     if config.evaluator.model == "off" and reward.mode != "rlvr":

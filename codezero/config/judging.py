@@ -100,9 +100,7 @@ class RewardConfig:
     mode: Literal["judge", "rlvr", "hybrid"] = "judge"
     """judge: nothing is executed. rlvr: the tests decide, run in a sandbox. hybrid: where that can tell."""
     executed: Annotated[float, Interval(gt=0, le=1)] = 1.0
-    """With mode=hybrid: share of the attempts that are executed; the judge decides the others."""
-    executed_by: Literal["chance", "doubt"] = "chance"
-    """Which these are. doubt: of each batch those of which the judge is least certain."""
+    """With mode=hybrid: share of the attempts that are executed, drawn by chance; the judge decides the others."""
     function: Plugin = ""
     """Own code: `types.ScoredGroup` -> a reward from 0 to 1 for each attempt, None to mask it, in the place of the four
     parts. Correctness stays what was judged."""

@@ -1,25 +1,14 @@
 """The published sets that `codezero eval` knows by name, and their tasks out of files of this machine.
 
-Files are JSON lines, gzipped or not, or Parquet, and may come from anywhere. A row is bounded before it is decoded,
-only the fields that a set names are decoded, and one row at a time is held. What is wrong with a row is said in one
-line that names it and its file.
+A row is bounded before it is decoded, only the fields that a set names are decoded, and one row at a time is held; what
+is wrong with one is said in one line that names it and its file.
 
-HumanEval (Chen et al. 2021, arXiv 2107.03374): task_id, prompt, entry_point, test. Its test is a function
-`check(candidate)`. Assertions that stand in a row are taken out, so that the sandbox can inspect what they compare; in
-three tasks, which loop, `check` is called.
-
-MBPP (Austin et al. 2021, arXiv 2108.07732): task_id, text (prompt in the sanitised set), test_list, test_setup_code or
-test_imports. Its test split is task_id 11 to 510. `challenge_test_list` is not read.
-
-LiveCodeBench (Jain et al. 2024, arXiv 2403.07974), code generation: private_test_cases are public_test_cases (JSON
-text) as one pickled string, compressed by zlib, in base64. Release 5 is `test.jsonl` to `test5.jsonl`. Tests of type
-stdin are a program's; of type functional they are the arguments, a JSON value a line, and the answer of a method of
-`Solution`, which is compared as a value. No pickle is loaded: one that holds more than a string is refused.
-
-HumanEval+ and MBPP+ (Liu et al. 2023, arXiv 2305.01210): `evalplus.py` reads them.
-
-What is printed is compared as LiveCodeBench's testing_util.py does: lines that are the same, or numbers that are equal
-as decimals; what a method returns, with ==, a tuple counting as a list.
+HumanEval (Chen et al. 2021, arXiv 2107.03374): assertions of `check` that stand in a row are taken out, so that the
+sandbox can inspect what they compare; in three tasks, which loop, `check` is called. MBPP: Austin et al. 2021, arXiv
+2108.07732. LiveCodeBench (Jain et al. 2024, arXiv 2403.07974): private tests are JSON text as one pickled string,
+compressed by zlib, in base64. No pickle is loaded: one that holds more than a string is refused. What is printed is
+compared as its testing_util.py does: lines that are the same, or numbers that are equal as decimals; what a method
+returns, with ==, a tuple counting as a list.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

@@ -9,7 +9,6 @@ wrong.
 
 import hashlib
 import logging
-import math
 from collections.abc import Mapping, Sequence
 
 from codezero.code.report import StaticReport
@@ -116,7 +115,6 @@ class ExecutedEvaluator(StaticEvaluator):
         which = "every attempt is" if share == 1 else f"{share:.0%} of the attempts are"
         logger.warning("reward.mode: %s EXECUTED in a sandbox, and the outcome is the reward", which)
         self._known: dict[Job, Execution] = {}  # until they are judged
-        self.chosen: frozenset[tuple[str, str]] | None = None  # problems and programs to execute; None: by chance
 
     def prepare(self, attempts: Sequence[Attempt]) -> None:
         jobs = map(self._job, (problem for problem, _ in attempts), self.reports(attempts))
@@ -141,8 +139,7 @@ class ExecutedEvaluator(StaticEvaluator):
         if report.code is None or program(problem, report) is None or problem.standing is Standing.CLAIMED:
             return None
         named = f"{self._seed} {problem.id} {report.code}".encode(errors="replace")
-        drawn = int.from_bytes(hashlib.sha256(named).digest()[:6]) < self._rules.weights.executed * (1 << 48)
-        if not (drawn if self.chosen is None else (problem.id, report.code) in self.chosen):
+        if int.from_bytes(hashlib.sha256(named).digest()[:6]) >= self._rules.weights.executed * (1 << 48):
             return None
         return Job(report.code, problem.tests, problem.style is Style.STDIO)
 
@@ -164,17 +161,12 @@ class HybridEvaluator(FrozenEvaluator):
     def __init__(self, monitor: ReliabilityMonitor, sandbox: Sandbox, rules: Rules = RULES, *, seed: int = 0) -> None:
         super().__init__(monitor, rules)
         self._executed = ExecutedEvaluator(monitor.guard, sandbox, rules, seed=seed)
-        self._by_chance = rules.weights.executed_by == "chance"
         self._decided: list[bool] = []
 
     def prepare(self, attempts: Sequence[Attempt]) -> None:
-        if self._by_chance:
-            self._executed.prepare(attempts)
+        self._executed.prepare(attempts)
 
     def judge(self, attempts: Sequence[Attempt], reports: Sequence[StaticReport]) -> list[Verdict]:
-        judged = None if self._by_chance else super().judge(attempts, reports)
-        if judged is not None:
-            self._executed.chosen = self._doubtful(attempts, reports, judged)
         executed = self._executed.judge(attempts, reports)
         programs = [program(problem, report) for (problem, _), report in zip(attempts, reports, strict=True)]
         self.monitor.join(
@@ -183,20 +175,8 @@ class HybridEvaluator(FrozenEvaluator):
             if read is not None and first.status is Status.JUDGED
         )
         self._decided += [first.status is not Status.UNAVAILABLE for first in executed]
-        pairs = zip(executed, judged or super().judge(attempts, reports), strict=True)  # joined canaries are read too
+        pairs = zip(executed, super().judge(attempts, reports), strict=True)  # which reads the joined canaries too
         return [second if first.status is Status.UNAVAILABLE else first for first, second in pairs]
-
-    def _doubtful(
-        self, attempts: Sequence[Attempt], reports: Sequence[StaticReport], judged: Sequence[Verdict]
-    ) -> frozenset[tuple[str, str]]:
-        """The share of the programs whose probability is nearest to one half; one without an opinion first."""
-        certain: dict[tuple[str, str], float] = {}
-        for (problem, _), report, second in zip(attempts, reports, judged, strict=True):
-            if report.code is not None and problem.standing is not Standing.CLAIMED and program(problem, report):
-                known = second.status is Status.JUDGED
-                certain[problem.id, report.code] = abs(second.correctness - 0.5) if known else -1.0
-        count = math.ceil(self._rules.weights.executed * len(certain))
-        return frozenset(sorted(certain, key=lambda each: (certain[each], each))[:count])
 
     def metrics(self) -> Metrics:
         """Also `judge/executed_share`: of the verdicts since the last call, those that need no judge."""

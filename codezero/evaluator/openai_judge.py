@@ -25,7 +25,7 @@ from codezero.evaluator import judge_prompts as prompts
 from codezero.evaluator.judge_prompts import FLOOR, LEAST_MASS
 from codezero.evaluator.types import Program, Reading
 from codezero.models import openai_client
-from codezero.models.openai_client import Answers, EndpointClient, EndpointRequest, InvalidResponse, decode
+from codezero.models.openai_client import Answers, ChatAnswer, EndpointClient, EndpointRequest, InvalidResponse, decode
 
 logger = logging.getLogger(__name__)
 
@@ -123,24 +123,9 @@ def echo_gaps(body: bytes, code: str) -> tuple[float, float]:
     return min(gaps), sum(gaps) / len(gaps)
 
 
-class _Message(msgspec.Struct):
-    content: str | None = None
-
-
-class _SpokenChoice(msgspec.Struct):
-    message: _Message
-
-
-class _Spoken(msgspec.Struct):
-    choices: list[_SpokenChoice]
-
-
 def verdict_of(body: bytes) -> float | None:
     """1 for a Yes, 0 for a No, by the last such word; None where an answer ends without. Raises InvalidResponse."""
-    choices = decode(body, _Spoken).choices
-    if not choices:
-        raise InvalidResponse("no answer in it")
-    words = VERDICT.findall((choices[0].message.content or "")[-END:])
+    words = VERDICT.findall((decode(body, ChatAnswer).choices[0].message.content or "")[-END:])
     return float(words[-1].lower() == "yes") if words else None
 
 

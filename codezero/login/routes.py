@@ -1,10 +1,5 @@
 """The login's routes: claiming the node, logging in and out for pages, and signing for the node's programs.
 
-    POST /api/sign-transaction
-    {"transaction": {"type": 2, "chainId": n, "nonce": n, "to": "0x..", "value": 0, "data": "0x..", "gas": n,
-                     "maxFeePerGas": n, "maxPriorityFeePerGas": n}}         without "to" for a deployment
-    200 {"raw": "0x..", "address": "0x.."}      401: another token      409: the key is locked
-
 A passkey is registered, and proves later that its owner is there, by the two ceremonies of WebAuthn. The user is
 verified both times (finger, face or PIN). The relying party is the host of the page's origin: `localhost`, which all
 servers on this machine share, so that the PRF is asked with a salt that only this node's owner is told.

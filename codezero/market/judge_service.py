@@ -1,9 +1,5 @@
 """The judge as a service, for rl-swarm's unchanged JudgeClient and for whoever wants verdicts with a receipt.
 
-    POST /request-question  POST /submit-answer  GET /current_clue       that client's; a slash at the end is optional
-    POST /v1/verdicts       GET /v1/card                                 batches of 1 to 64, signed; who the judge is
-    GET /healthz  /metrics  /openapi.json
-
 Nothing that is sent is executed. Web pages are refused; so are other machines without the token, but for the first
 three routes where the service is open. A judge that cannot answer is a 503, never a score of 0.
 
@@ -175,8 +171,12 @@ class JudgeService:
     def app(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY, middlewares=[self._guard])
         posts = {"/request-question": self._question, "/submit-answer": self._answer, "/v1/verdicts": self._verdicts}
-        gets = {"/current_clue": self._clue, "/v1/card": self._card, "/healthz": self._health,
-                "/metrics": self._metrics, "/openapi.json": describe}  # fmt: skip
+        gets = {
+            "/current_clue": self._clue,
+            "/v1/card": self._card,
+            "/healthz": self._health,
+            "/metrics": self._metrics,
+        }
         for method, handlers in (("POST", posts), ("GET", gets)):
             for path, handler in handlers.items():
                 app.router.add_route(method, path, handler)
@@ -324,21 +324,3 @@ def as_group(item: ReceiptItem) -> RolloutGroup | str:
 
 def _group(problem: Problem, text: str) -> RolloutGroup:
     return RolloutGroup(problem, (Completion(text, (), (), finished=True),), peer_id="client", round=0, policy_step=0)
-
-
-async def describe(_: web.Request) -> web.Response:
-    """OpenAPI 3.1 of the routes, from their types."""
-    bodies = {"/request-question": QuestionRequest, "/submit-answer": AnswerRequest, "/v1/verdicts": BatchRequest}
-    answers = {"/v1/card": Card, "/v1/verdicts": SignedReceipt}
-    types = [*bodies.values(), ReceiptItem, *answers.values()]
-    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
-    named = dict(zip(types, schemas, strict=True))
-    content = {kind: {"content": {"application/json": {"schema": named[kind]}}} for kind in types}
-    paths = dict[str, object]()
-    for path in (*CLIENT_ROUTES, "/v1/verdicts", "/v1/card", "/healthz", "/metrics", "/openapi.json"):
-        ok = {"description": "done"} | (content[answers[path]] if path in answers else {})
-        described: dict[str, object] = {"responses": {"200": ok, "default": {"description": "an error in one line"}}}
-        body = {"requestBody": content[bodies[path]]} if path in bodies else {}
-        paths[path] = {"post" if body else "get": described | body}
-    info = {"title": "codezero judge", "version": "1"}
-    return answer({"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": components}})

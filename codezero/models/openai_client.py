@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import httpx2
 import msgspec
@@ -44,6 +44,21 @@ def decode(body: bytes, schema: type[Schema]) -> Schema:
     fault = "not the JSON that was requested"
     with translated(InvalidResponse, fault, msgspec.DecodeError, UnicodeDecodeError, RecursionError, reason=False):
         return msgspec.json.decode(body, type=schema)
+
+
+class _Message(msgspec.Struct, frozen=True):
+    content: str | None = None
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class ChatAnswer(msgspec.Struct, frozen=True):
+    """An answer of `/v1/chat/completions`."""
+
+    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
 
 
 class RejectedRequest(EndpointError):

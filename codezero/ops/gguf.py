@@ -29,6 +29,7 @@ from msgspec import Meta
 from safetensors import safe_open
 
 from codezero.errors import ConfigError, EndpointError, ModelChoiceError, translated
+from codezero.models.openai_client import ChatAnswer
 from codezero.system.child import Child, how_it_ended, python
 from codezero.system.files import read_json
 from codezero.system.signals import end_with_parent
@@ -285,19 +286,6 @@ def _rope_factors(shape: ConfigFile) -> list[float]:
         share = min(1.0, max(0.0, share))
         factors.append(1 / ((1 - share) / rope.factor + share))
     return factors
-
-
-class _Message(msgspec.Struct, frozen=True):
-    content: str | None = None
-
-
-class _Choice(msgspec.Struct, frozen=True):
-    message: _Message
-    finish_reason: str | None = None
-
-
-class ChatAnswer(msgspec.Struct, frozen=True):
-    choices: Annotated[list[_Choice], Meta(min_length=1, max_length=1)]
 
 
 @contextmanager

@@ -52,7 +52,7 @@ from codezero.problems.filters import Novelty
 from codezero.problems.rows import MAX_ROW, read_row
 from codezero.problems.stream import SYNTHETIC, MixedStream
 from codezero.problems.synthetic.tasks import held_out
-from codezero.sandbox.base import TRUTH, Job, Outcome, Sandbox
+from codezero.sandbox.base import TRUTH, Execution, Job, Outcome, Sandbox
 from codezero.sandbox.build import build_sandbox
 from codezero.stats import WithinGroups
 from codezero.swarm.identity import Identity, peer_id_of
@@ -247,18 +247,19 @@ def sampled(
     return [RolloutGroup(each, tuple(group), "attempts", 0, 0) for each, group in zip(problems, texts, strict=True)]
 
 
-def executed(sandbox: Sandbox, groups: Sequence[RolloutGroup]) -> list[list[Outcome]]:
-    """[groups][G]; an attempt without code fails."""
+def executed(sandbox: Sandbox, groups: Sequence[RolloutGroup], block: str = "best") -> list[tuple[Execution, ...]]:
+    """[groups][G]; an attempt without code fails without being run."""
     jobs = [
         [
             None if code is None else Job(code, group.problem.tests, group.problem.style is Style.STDIO)
             for completion in group.completions
-            for code in [read_answer(completion.text, group.problem.entry_point).code]
+            for code in [read_answer(completion.text, group.problem.entry_point, block).code]
         ]
         for group in groups
     ]
     known = sandbox.run_distinct(job for row in jobs for job in row if job is not None)
-    return [[Outcome.FAIL if job is None else known[job].outcome for job in row] for row in jobs]
+    without = Execution(Outcome.FAIL, "no code that could be run")
+    return [tuple(without if job is None else known[job] for job in row) for row in jobs]
 
 
 def problems_of(wanted: Wanted, say: Say) -> list[Problem]:
@@ -304,7 +305,7 @@ def attempts_of(config: NodeConfig, wanted: Wanted, stack: ExitStack, say: Say) 
         groups = sampled(solver, missing[start : start + step], wanted.samples, wanted.tokens, wanted.seed + start)
         for group, row in zip(groups, executed(sandbox, groups), strict=True):
             each, texts = group.problem, [completion.text for completion in group.completions]
-            passed = [TRUTH[outcome] for outcome in row]
+            passed = [TRUTH[each.outcome] for each in row]
             line = KeptAttempts(each.question, list(each.tests), texts, passed, each.entry_point, name)
             known[each.id] = line
             if path:

@@ -114,9 +114,9 @@ def passing(
         say(Share("attempting and executing", start, len(problems), " problems"))
         some = problems[start : start + step]
         groups = sampled(policy, some, samples, config.solver.max_new_tokens, config.seed + start)
-        for group, outcomes in zip(groups, executed(sandbox, groups), strict=True):
-            pairs = zip(group.completions, outcomes, strict=True)
-            texts = dict.fromkeys(done.text for done, outcome in pairs if outcome is Outcome.PASS and done.finished)
+        for group, row in zip(groups, executed(sandbox, groups), strict=True):
+            pairs = zip(group.completions, row, strict=True)
+            texts = dict.fromkeys(done.text for done, how in pairs if how.outcome is Outcome.PASS and done.finished)
             solved += [(group.problem, text) for text in texts]
     if not solved:
         tried = f"{samples} own attempts at each of {len(problems)} problems"

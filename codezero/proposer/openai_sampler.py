@@ -14,7 +14,7 @@ import msgspec
 from codezero.config import ProposerConfig
 from codezero.errors import EndpointError, ProposalError
 from codezero.models.base import GroupSampler, How
-from codezero.models.openai_client import EndpointClient, EndpointRequest, InvalidResponse, decode
+from codezero.models.openai_client import ChatAnswer, EndpointClient, EndpointRequest, InvalidResponse, decode
 from codezero.types import Completion
 
 logger = logging.getLogger(__name__)
@@ -29,19 +29,6 @@ SCHEMA = {
     "additionalProperties": False,
 }
 _FORMAT = {"type": "json_schema", "json_schema": {"name": "problem", "strict": True, "schema": SCHEMA}}
-
-
-class _Message(msgspec.Struct):
-    content: str | None = None
-
-
-class _Choice(msgspec.Struct):
-    message: _Message
-    finish_reason: str | None = None
-
-
-class _Response(msgspec.Struct):
-    choices: list[_Choice]
 
 
 class OpenAISampler(GroupSampler, AbstractContextManager["OpenAISampler"]):
@@ -93,9 +80,9 @@ class OpenAISampler(GroupSampler, AbstractContextManager["OpenAISampler"]):
 
 def _parse(body: bytes) -> Completion:
     """The first choice's text, fenced as a proposal is; constrained output comes without. Raises InvalidResponse."""
-    choices = decode(body, _Response).choices
-    if not choices or choices[0].message.content is None:
+    choice = decode(body, ChatAnswer).choices[0]
+    if choice.message.content is None:
         raise InvalidResponse("no text")
-    text = choices[0].message.content.strip()
+    text = choice.message.content.strip()
     bare = text.startswith("{") and text.endswith("}")
-    return Completion(f"```json\n{text}\n```" if bare else text, (), (), choices[0].finish_reason == "stop")
+    return Completion(f"```json\n{text}\n```" if bare else text, (), (), choice.finish_reason == "stop")

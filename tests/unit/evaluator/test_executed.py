@@ -151,25 +151,6 @@ def test_a_share_is_executed_the_same_one_every_time(hybrid: HybridEvaluator) ->
     assert executed == ["executed: " in " ".join(verdict.reasons) for verdict in again.verdicts]
 
 
-def test_the_share_that_the_judge_is_least_certain_of_is_executed(guard: StaticGuard) -> None:
-    """Of eight programs it is unsure of two, and wrong about all."""
-    texts = [WRONG.replace("< 3", f"< {10 + i}") for i in range(8)]
-    wrong = {spelt(canary) for canary in draw_canaries(worked, 200, "1 start") if not canary.right}
-    unsure = [texts[3], texts[6]]
-
-    def rule(program: Program) -> float:
-        doubtful = any(name in program.code for name in ("< 13", "< 16"))
-        return 0.0 if doubtful else -1.0 if program.code in wrong else 1.0
-
-    weights = replace(DEFAULT, executed=0.25, executed_by="doubt")
-    with MontySandbox() as sandbox:
-        few = HybridEvaluator(build_monitor(ToldJudge(rule), guard, canaries_per_iteration=16), sandbox, Rules(weights))
-        (scored,) = few.score([group(FILTER, *map(fence, texts))])
-    verdicts = zip(texts, scored.verdicts, strict=True)
-    executed = [text for text, each in verdicts if "executed: " in " ".join(each.reasons)]
-    assert executed == unsure and few.metrics()["judge/executed_share"] == 0.25
-
-
 def test_the_judge_decides_what_no_sandbox_can(hybrid: HybridEvaluator) -> None:
     claimed = replace(FILTER, standing=Standing.CLAIMED)
     (undecided, proposed) = hybrid.score([group(FILTER, fence(UNDECIDED)), group(claimed, fence(WRONG))])
