@@ -177,12 +177,11 @@ def play(
     lines = [json.loads(line) for line in (into / "runs" / run / "metrics.jsonl").read_text().splitlines()]
     folder = into / "runs" / run
     exams = {exam: sit(exam, folder, options, into) for exam in EXAMS}
-    length = seed, options.iterations
-    others = {row["arm"]: folder.with_name(run.replace(arm, row["arm"], 1)) for row in done
-              if (row["seed"], row["iterations"]) == length}  # fmt: skip
+    alike = [row["arm"] for row in done if (row["seed"], row["iterations"]) == (seed, options.iterations)]
+    policies = {other: folder.with_name(f"{other}-{seed}-{options.iterations}") for other in alike}
     ahead = {
         other: compared("sampled", policy, folder, options, into)["difference"]
-        for other, policy in others.items()
+        for other, policy in policies.items()
         if policy.is_dir()
     }
     curve = [{name: row.get(name) for name in WATCHED} for row in lines if row.get("iteration")]
