@@ -148,7 +148,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             done.append(row)
             with kept.open("a") as file:
                 file.write(json.dumps(row) + "\n")
-    report = {"runs": done, "arms": {arm: summary(done, arm) for arm in ARMS if any(r["arm"] == arm for r in done)}}
+    alike = [row for row in done if row["iterations"] == options.iterations]
+    report = {"runs": alike, "arms": {arm: summary(alike, arm) for arm in ARMS if any(r["arm"] == arm for r in alike)}}
     if options.picture:
         draw(report, options.picture)
     print(json.dumps(report, indent=None if options.json else 1))
