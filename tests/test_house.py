@@ -108,7 +108,7 @@ def loaded_by(statement: str) -> set[str]:
 
 
 def test_imports_point_down() -> None:
-    for path, module in ((path, module) for path in FILES for module in imported(path)):
+    for path, module in ((file, module) for file in FILES for module in imported(file)):
         head, _, rest = module.partition(".")
         if head == "codezero" and rest:
             target = rest.split(".")[0]
