@@ -337,10 +337,12 @@ def train_probe(config: NodeConfig, wanted: Wanted, others: Sequence[Path], stac
     if len({*names}) < len(names):
         raise ConfigError(f"--others: two sets are called the same; name the files apart: {', '.join(names)}")
     kept = [read_attempts(path, config.model.solver, "--others") for path in others]
-    attempts = dict(zip(names, [*kept, attempts_of(config, wanted, stack, say)], strict=True))
-    ids = [each.problem.id for its in attempts.values() for each in its]
-    if others and (twice := len(ids) - len({*ids})):
+    ids = [each.problem.id for its in kept for each in its]
+    if others:  # before hours of sampling
+        ids += {problem.id for problem in problems_of(wanted, lambda _: None)}
+    if twice := len(ids) - len({*ids}):
         raise ConfigError(f"--others: {twice} problems are there again; sets that are left out in turn must share none")
+    attempts = dict(zip(names, [*kept, attempts_of(config, wanted, stack, say)], strict=True))
     guard = stack.enter_context(StaticGuard())
     judge = load(config, settings.model, "judge", say)
     depth = depth_of(judge)

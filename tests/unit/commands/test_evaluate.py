@@ -185,7 +185,10 @@ def test_any_line_is_read_or_refused(line: bytes):
 
 @pytest.mark.slow
 def test_a_probe_of_executed_attempts_is_used_by_the_judge(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     kept, out = ["--attempts", "kept.jsonl"], ["--out", "probe.json", "--json"]
@@ -215,7 +218,10 @@ def test_a_probe_of_executed_attempts_is_used_by_the_judge(
     Path("attempts.jsonl").write_text(json.dumps(line | {"completions": [fence("def add(a, b):\n    return a + b")]}))
     settings = ["evaluator.canaries=80", "evaluator.probe=probe.json", "evaluator.questions=[probe]"]
     assert main(["judge", "attempts.jsonl", "--json", *settings]) == 0
-    assert json.loads(capsys.readouterr().out)["verdicts"]
+    assert json.loads(capsys.readouterr().out)["verdicts"] and "of another kind" not in caplog.text
+    Path("probe.json").write_text(Path("probe.json").read_text().replace('"synthetic"', '"mbpp"'))
+    assert main(["judge", "attempts.jsonl", "--json", *settings]) == 0
+    assert "the probe was fitted on more, mbpp, and synthetic may be of another kind" in caplog.text
 
 
 def test_sets_of_one_name_are_refused_before_anything_is_sampled(capsys: pytest.CaptureFixture[str]) -> None:
