@@ -127,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--judge", metavar="DIR", help="of the arms `likelihood` and `judge`")
     parser.add_argument("--problems", type=Path, metavar="FILE", help="mbpp.jsonl, as its authors wrote it")
     parser.add_argument("--arms", nargs="*", choices=ARMS, default=list(ARMS))
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seed", type=int, nargs="+", default=[0], help="of the runs: each arm is run with each")
     parser.add_argument("--iterations", type=int, default=10, help="of 32 attempts")
     parser.add_argument("--report", action="store_true", help="run nothing; tell what is there")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of every run")
@@ -140,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     into.mkdir(parents=True, exist_ok=True)
     kept = into / "arms.jsonl"
     done = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
-    for seed in range(options.seeds if not options.report else 0):
+    for seed in () if options.report else options.seed:
         for arm in options.arms:
             if any((row["arm"], row["seed"], row["iterations"]) == (arm, seed, options.iterations) for row in done):
                 continue

@@ -227,7 +227,7 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 BUDGETS = {
     "files": 221,
-    "lines": 43_505,
+    "lines": 43_504,
     "lines of code": 31_612,
     "files in the root": 14,
     "rows of imports": 13,

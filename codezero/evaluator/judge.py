@@ -49,7 +49,7 @@ _Answers = dict[str, list[AskScores | None]]  # by question; None where a follow
 
 class _Reply(NamedTuple):
     code: TokenScores | None  # as `_code_scores` has them
-    state: Tensor | None  # [L, D] of the code's last token, after each layer that was asked for
+    state: Tensor | None  # [L, D] mean over the code's tokens, after each layer that was asked for
     answers: _Answers
 
     def features(self) -> Array | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from codezero.code.assertions import Example
 from codezero.evaluator.types import Program
 
-PROMPT_VERSION = "6"  # part of the judge's identity: changes with every change of wording
+PROMPT_VERSION = "7"  # part of the judge's identity: changes with every change of wording, and of what is read
 
 LIKELIHOOD, YES_NO, PER_TEST, OUTPUT_MATCH, PROBE = "likelihood", "yes_no", "per_test", "output_match", "probe"
 LEAST_GAP, MEAN_GAP = "least_gap", "mean_gap"

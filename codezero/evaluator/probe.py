@@ -9,7 +9,7 @@ its answers do. The direction is fitted before a run on executed attempts at oth
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -26,7 +26,7 @@ from codezero.system.files import read_json, write_atomic
 SHIPPED = Path(__file__).with_name("probes")
 MOST_BYTES = 1 << 20
 FOLDS = 8
-RIDGE, LIKELIHOOD_RIDGE = 1.0, 0.03  # L2 penalty on standardised differences: of a state's numbers, of the likelihood
+RIDGE, LIKELIHOOD_RIDGE = 3.0, 0.03  # L2 penalty on standardised differences: of a state's numbers, of the likelihood
 NORM = 32  # weights of a norm that are compared
 LEAST_GROUPS = 40  # with an attempt that passed and one that did not: of fewer nothing is fitted that holds elsewhere
 
@@ -48,6 +48,7 @@ class Probe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: _Count
     pairs: _Count  # of a right and a wrong attempt, of the same problem, that it was fitted on
     sets: Annotated[list[_Name], Meta(max_length=32)] = []  # of problems, that it was fitted on
+    state: Literal["last", "mean"] = "last"  # of the program's tokens: which it weighs
     # AUROC with interval on a set of problems when it was fitted on others, by the set's name
     elsewhere: Annotated[
         dict[_Name, Annotated[list[_Finite], Meta(min_length=3, max_length=3)]], Meta(max_length=32)
@@ -110,6 +111,8 @@ def read_probe(path: Path) -> Probe:
         probe = read_json(path, Probe, MOST_BYTES)
         if probe.layer > probe.layers:
             raise ValueError(f"layer {probe.layer} of {probe.layers}")
+        if probe.state != "mean":
+            raise ValueError("it weighs the last token's state, which is not read any more; fit it anew")
         return probe
 
 

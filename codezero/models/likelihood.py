@@ -61,7 +61,7 @@ class AskScores(NamedTuple):
 class RowScores(NamedTuple):
     body: TokenScores | None  # of the body and of the end after it; None when not requested
     asks: tuple[AskScores, ...]
-    state: Float[Tensor, "layers width"] | None = None  # of the body's last token, after each layer requested
+    state: Float[Tensor, "layers width"] | None = None  # mean over the body's tokens, after each layer requested
 
 
 def fed(ask: Ask) -> Ids:
@@ -217,9 +217,9 @@ class PrefixReader:
                 ids, _ = pad(list(map(fed, asks)), self._pad_id, self._model.device)
                 hidden = self._backbone(input_ids=ids, use_cache=False).last_hidden_state
             for at, (i, k) in enumerate(keys if self._last else ()):
-                if k == _BODY:
-                    column = len(fed(asks[at])) - 1
-                    self._states[i] = torch.stack([each[at, column].float().cpu() for each in self._last.values()])
+                if k == _BODY and (body := len(asks[at].answer) - 1):  # the end is no part of it
+                    own = slice(len(fed(asks[at])) - body, len(fed(asks[at])))
+                    self._states[i] = torch.stack([each[at, own].float().mean(0).cpu() for each in self._last.values()])
             yield keys, grown, score_asks(self._model, hidden, asks, choices)
 
     def _extend(self, past: _Past, texts: Sequence[Sequence[int]]) -> tuple[_Past, Tensor]:

@@ -362,21 +362,17 @@ def train_probe(config: NodeConfig, wanted: Wanted, others: Sequence[Path], stac
         orders.append(order)
         elsewhere.append(left_out(sets, place) if others else {named: order})
 
-    def area(place: int) -> float:
-        """Over all sets; one of few pairs says little."""
-        known = elsewhere[place].values()
-        return sum(each.area * each.pairs for each in known) / sum(each.pairs for each in known)
-
-    best = max(range(len(layers)), key=area)
+    # over all pairs, of which a set of few says little; they are the same at each layer
+    best = max(range(len(layers)), key=lambda at: sum(each.area * each.pairs for each in elsewhere[at].values()))
     order = orders[best]
-    direction = fit(groups, best)
     what = ", ".join([wanted.problems + (f" rows {wanted.rows}" if wanted.rows else ""), *map(str, others)])
     return Probe(
         judge=settings.model,
         layers=depth,
         layer=layers[best],
+        state="mean",
         norm=last_norm(judge),
-        direction=[float(f"{weight:.5g}") for weight in direction],
+        direction=[float(f"{weight:.5g}") for weight in fit(groups, best)],
         fitted_on=f"attempts of {config.model.solver} at {what}"[:1000],
         within=[round(end, 4) for end in order[:3]],
         groups=order.groups,
