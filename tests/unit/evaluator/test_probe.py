@@ -37,8 +37,7 @@ def probe(**more: object) -> Probe:
     width = loaded.model.config.hidden_size
     known: dict[str, object] = {
         "judge": "tiny", "layers": depth_of(loaded), "layer": 1, "state": "mean",
-        "norm": last_norm(loaded),
-        "direction": [1.0] * (width + 1), "fitted_on": "nothing", "within": [0.7, 0.6, 0.8],
+        "norm": last_norm(loaded), "direction": [1.0] * (width + 1), "fitted_on": "nothing", "within": [0.7, 0.6, 0.8],
         "groups": 40, "pairs": 300,
     }  # fmt: skip
     return Probe(**(known | more))  # pyright: ignore[reportArgumentType]
