@@ -27,10 +27,8 @@ class Output(io.FileIO):
 
 
 def open_outputs() -> dict[str, Output]:
-    """Put Output below both. A closed one is opened first, else the next file would get its number.
-
-    To a closed stdout nothing can be written, which is an error; what goes to a closed stderr is lost.
-    """
+    """Put Output below both. A closed one is opened first, else the next file would get its number. To a closed stdout
+    nothing can be written, which is an error; what goes to a closed stderr is lost."""
     for number, way in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)

@@ -49,10 +49,8 @@ class Attempts(ABC):
 
     @abstractmethod
     def take(self, proposals: Sequence[Problem], round_number: int) -> Iterator[list[ScoredGroup]]:
-        """Judged groups of own attempts, as they come.
-
-        Raises EvaluatorError, RolloutError, and SandboxError where rewards are executed: what came before is kept.
-        """
+        """Judged groups of own attempts, as they come. Raises EvaluatorError, RolloutError, and SandboxError where
+        rewards are executed: what came before is kept."""
 
     @abstractmethod
     def metrics(self) -> Metrics:
@@ -148,10 +146,8 @@ class Ahead(StateFile[_Held], Attempts, file="harvest.json", schema=_Held, optio
         self._since = time.monotonic()
 
     def take(self, proposals: Sequence[Problem], round_number: int) -> Iterator[list[ScoredGroup]]:
-        """A batch of groups that teach, those of the oldest version first, and on the way those that do not.
-
-        None is older than `rollout.max_staleness` versions. Raises RolloutError when no group could be drawn.
-        """
+        """A batch of groups that teach, those of the oldest version first, and on the way those that do not. None is
+        older than `rollout.max_staleness` versions. Raises RolloutError when no group could be drawn."""
         scored: list[ScoredGroup] = []
         self._begin(proposals, round_number)
         while short := self.solver.short_of(scored):

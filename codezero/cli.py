@@ -61,8 +61,7 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[Any, list[str]]:
         """The words that are left are KEY=VALUE; an option among them ends the process with 2.
 
-        `alone` stands before what is neither an option nor a command; any word is one, if misspelt, that is no file.
-        """
+        `alone` stands before what is neither an option nor a command; any word is one, if misspelt, that is no file."""
         known = {*self._option_string_actions, *chain(*(action.choices or () for action in self._actions))}
         first, alone = args[0] if args else "", self.get_default("alone")
         if alone and first not in known and (not first.isalpha() or os.path.exists(first)):

@@ -130,8 +130,7 @@ def translated(
 ) -> Generator[None]:
     """Raise `kind` for any of `causes` in the block: what failed, the cause's own words and the mend.
 
-    reason: False where the cause's words say nothing more.
-    """
+    reason: False where the cause's words say nothing more."""
     try:
         yield
     except causes as error:

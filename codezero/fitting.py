@@ -40,10 +40,8 @@ class _Choice(msgspec.Struct, frozen=True):
 
 
 def fit(composed: NodeConfig, environment: Environment, overrides: Sequence[str], folder: Path) -> NodeConfig:
-    """The settings that the node runs with: the owner's account, and what fits the environment and the hardware.
-
-    Prints what will take long. folder: of the run, which keeps what was chosen. Raises ConfigError and ModelError.
-    """
+    """The settings that the node runs with: the owner's account, and what fits the environment and the hardware. Prints
+    what will take long. folder: of the run, which keeps what was chosen. Raises ConfigError and ModelError."""
     config = with_solver(with_login(composed), environment)
     if config.role == "proposer":
         check_extras(config)
@@ -77,10 +75,8 @@ def with_login(config: NodeConfig) -> NodeConfig:
 
 
 def fit_hardware(config: NodeConfig, overrides: Sequence[str], folder: Path) -> NodeConfig:
-    """`config` with everything chosen that was left to the hardware. `overrides` are what it was composed of.
-
-    Raises ConfigError with the numbers, and a profile that fits, when memory will not suffice; ModelError.
-    """
+    """`config` with everything chosen that was left to the hardware. `overrides` are what it was composed of. Raises
+    ConfigError with the numbers, and a profile that fits, when memory will not suffice; ModelError."""
     config = settled(config, overrides, folder)
     check_extras(config)
     need, has, where = weigh(config)
@@ -174,8 +170,7 @@ def start_advice(config: NodeConfig) -> list[str]:
 def foreseen(config: NodeConfig, solver: int, judge: int, flops: float) -> tuple[float, float]:
     """Seconds until the first exam figure, the judge's calibration included, and of an iteration.
 
-    solver, judge: parameters, 0 for no judge. flops: operations a second in the computing precision.
-    """
+    solver, judge: parameters, 0 for no judge. flops: operations a second in the computing precision."""
     solves, evals = config.solver, config.evals
     tokens = WRITTEN * solves.max_new_tokens
     prompt = 2 * solver * ASKED / (READ * flops)

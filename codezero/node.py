@@ -80,8 +80,7 @@ def run_node(
 ) -> bool:
     """Make a node and train until a limit or a signal. True when SIGINT ended it.
 
-    overrides: what `composed` was composed of. view: what is seen until the node trains; None: lines.
-    """
+    overrides: what `composed` was composed of. view: what is seen until the node trains; None: lines."""
     with starting(composed, folder.path, view) as (monitor, stack, peer_id):
         # Settings: fitted to the owner's account and to the hardware, and never changed afterwards
         environment = build_environment(composed)
@@ -232,8 +231,7 @@ def propose(run: Run, node: Node, step: Step) -> None:
 def examine(run: Run, exam: "HeldOutExam", step: Step, *, whole: bool) -> Metrics:
     """Figures of the exam that has ended, and begin the next when it is due.
 
-    whole: of a run's first and last exam, which is waited for.
-    """
+    whole: of a run's first and last exam, which is waited for."""
     figures: Metrics = {}
     with run.tolerate(UNEXAMINED, then="no exam this time"):
         figures = exam.results(wait=whole)

@@ -77,8 +77,7 @@ def starting(
     """Log, show and answer signals while parts are made, until a `Run` does; the stack closes them.
 
     Yields the own peer id too. What ends the block stands in the log with its trace. Raises ConfigError and
-    IdentityError.
-    """
+    IdentityError."""
     signals.end_with_parent()
     unwritable = f"run.logs={config.run.logs} cannot be written"
     with translated(ConfigError, unwritable, OSError, mend="choose another folder"):
@@ -101,8 +100,7 @@ class Run:
     """Entering restores the newest checkpoint and answers signals; leaving closes the monitor.
 
     Leaving raises FailedRunError when nothing came of any iteration. An iteration that is not saved in time after a
-    signal is left out, as if the process had been killed.
-    """
+    signal is left out, as if the process had been killed."""
 
     def __init__(
         self,
@@ -117,8 +115,7 @@ class Run:
     ) -> None:
         """parts: whose state a checkpoint holds. pushes: of checkpoints to the hub.
 
-        finishing_seconds: after a signal, for the iteration in flight and its checkpoint.
-        """
+        finishing_seconds: after a signal, for the iteration in flight and its checkpoint."""
         self.stop = signals.Stop()
         self.reason = ""  # why the run ends; empty while it goes on
         self.kept = 0  # the iteration of the newest checkpoint
@@ -190,8 +187,7 @@ class Run:
     def tolerate(self, errors: Kinds, *, then: str, most: int = 0) -> Generator[None]:
         """Survive these errors, the only place that does: log, count, go on.
 
-        then: the consequence for the iteration. most: failures in a row, the last of which is raised; 0: no limit.
-        """
+        then: the consequence for the iteration. most: failures in a row, the last of which is raised; 0: no limit."""
         failures = self.failures[then]
         try:
             yield

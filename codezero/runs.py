@@ -64,8 +64,7 @@ def begin(config: NodeConfig, *, fresh: bool = False, fork: str | None = None, s
     """The owned folder of the run that the config and the two options of `codezero run` ask for.
 
     One line on stdout names the run, and what was moved or copied. supervised: the line of a resumed run is left to the
-    node's own process. Raises ConfigError and CheckpointError.
-    """
+    node's own process. Raises ConfigError and CheckpointError."""
     if fresh and fork is not None:
         raise ConfigError("--fresh begins without a past and --fork with another run's; give one of them")
     if fork is not None:
@@ -82,10 +81,8 @@ def begin(config: NodeConfig, *, fresh: bool = False, fork: str | None = None, s
 
 
 def open_run_folder(config: NodeConfig) -> RunFolder:
-    """The named folder, or the newest free one of those without a name that has the same choices, or a new one.
-
-    Raises ConfigError when the named one is in use or was made with other choices.
-    """
+    """The named folder, or the newest free one of those without a name that has the same choices, or a new one. Raises
+    ConfigError when the named one is in use or was made with other choices."""
     base, choices = Path(config.run.directory), _choices(config)
     if config.run.name:
         path = base / config.run.name

@@ -68,8 +68,7 @@ def compose(overrides: Sequence[str] = (), *, published: Sequence[str] = PUBLISH
     """The shipped values, the user's own, then `overrides`, as checked dataclasses.
 
     published: keys whose values must not hold an interpolation. Raises ConfigError with one line that names the key
-    and the nearest right one, and the user's file if the mistake is there.
-    """
+    and the nearest right one, and the user's file if the mistake is there."""
     own = own_settings(given := typed(overrides))
     try:
         return _checked(_layers(own, given), published)
@@ -110,10 +109,8 @@ def own_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _implied(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of model=qwen that a real solver needs which is named without a group: its problems and its exam.
-
-    A directory whose vocabulary is as small as the embedded one's keeps the embedded problems.
-    """
+    """Values of model=qwen that a real solver needs which is named without a group: its problems and its exam. A
+    directory whose vocabulary is as small as the embedded one's keeps the embedded problems."""
     solver = given.get("model.solver", ModelConfig.solver)
     if solver == ModelConfig.solver or given.keys() & {"model", "profile", "recipe"}:
         return {}
@@ -288,8 +285,7 @@ def quoted(value: object) -> str:
     """`value` as an override's right-hand side that composes to exactly this text, whatever it holds.
 
     Interpolations are escaped, so that a peer's text never reaches a resolver. One text has no such form: `???`,
-    which OmegaConf reads as a missing value and `compose` therefore refuses.
-    """
+    which OmegaConf reads as a missing value and `compose` therefore refuses."""
     text = re.sub(r"(\\*)\$\{", lambda run: f"{run[1] * 2}\\${{", str(value))
     return "'" + re.sub(r"(\\*)('|\Z)", lambda run: run[1] * 2 + run[2].replace("'", "\\'"), text) + "'"
 

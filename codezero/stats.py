@@ -27,9 +27,7 @@ class Interval(NamedTuple):
 
 def wilson(share: float, count: float) -> Interval:
     """The interval of a share seen in `count` trials (a real number where the trials are weighted); (0, 1) with none.
-
-    Wilson, "Probable inference, the law of succession, and statistical inference", 1927.
-    """
+    Wilson, "Probable inference, the law of succession, and statistical inference", 1927."""
     if count < 1e-9:
         return Interval(0.0, 1.0)
     middle = share + Z * Z / (2 * count)
@@ -44,8 +42,7 @@ def resampled_means(values: Values, ends: tuple[float, float], seed: int, sizes:
     sizes: how much each value counts for in the mean (default: all the same); a prior observation has the mean size.
 
     Rubin, "The Bayesian bootstrap", 1981; PRIOR observations at each end leave doubt where all values are the same
-    (Jeffreys' interval in Brown, Cai & DasGupta, "Interval estimation for a binomial proportion", 2001, section 4).
-    """
+    (Jeffreys' interval in Brown, Cai & DasGupta, "Interval estimation for a binomial proportion", 2001, section 4)."""
     array, chance = np.asarray(values, dtype=np.float64), np.random.default_rng(seed)
     size_of = np.ones(len(array)) if sizes is None else np.asarray(sizes, dtype=np.float64) / np.mean(sizes)
     pieces, step = list[Array](), max(1, DRAWS_AT_ONCE // max(1, len(array)))
@@ -61,8 +58,7 @@ def bounded_interval(
 ) -> Interval:
     """The interval of the mean of values between `ends`, by `resampled_means`. It holds the mean seen.
 
-    values: one at least, and one for each independent draw: a problem, not an attempt.
-    """
+    values: one at least, and one for each independent draw: a problem, not an attempt."""
     low, high = np.percentile(resampled_means(values, ends, seed, sizes), [2.5, 97.5])
     mean = float(np.average(values, weights=sizes))
     return Interval(min(float(low), mean), max(float(high), mean))
@@ -86,8 +82,7 @@ def auroc_interval(scores: Values, labels: Sequence[bool] | Array) -> tuple[floa
     """(AUROC, low, high): the 95 % interval holds every A whose own standard error reaches the AUROC seen.
 
     Standard error of Hanley & McNeil 1982, interval by Newcombe 2006 (method 5); unlike AUROC +- 1.96 SE it stays
-    honest near 1, where good judges are. NaN without both kinds.
-    """
+    honest near 1, where good judges are. NaN without both kinds."""
     values, truth = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64) > 0
     n_right, n_wrong = int(truth.sum()), int((~truth).sum())
     if not n_right or not n_wrong:
@@ -144,8 +139,7 @@ def within_groups(orders: Iterable[GroupOrder]) -> WithinGroups | None:
 
     It is the within-cluster concordance of Van Oirbeek & Lesaffre, "An application of Harrell's C-index to PH frailty
     models", 2010: what tells groups apart, such as easy problems, adds nothing to it. Groups are resampled with all of
-    their pairs (`resampled_means`), since pairs of one group are not independent.
-    """
+    their pairs (`resampled_means`), since pairs of one group are not independent."""
     mixed = [order for order in orders if order.pairs]
     if not mixed:
         return None

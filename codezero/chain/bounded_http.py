@@ -33,10 +33,8 @@ def _client() -> tuple[LoopThread, aiohttp.ClientSession]:
 def post(
     url: str, body: bytes, seconds: float, headers: Mapping[str, str] | None = None, limit: int = MAX_ANSWER
 ) -> tuple[int, bytes]:
-    """Status and body, from any thread. No redirects.
-
-    Raises ChainUnreachableError when the whole exchange takes longer than `seconds` or the body is above `limit` bytes.
-    """
+    """Status and body, from any thread. No redirects. Raises ChainUnreachableError when the whole exchange takes longer
+    than `seconds` or the body is above `limit` bytes."""
     thread, session = _client()
     where = shown(url)
     way: Any = {"proxy": proxy_for(url), "ssl": trusted(), "headers": headers, "allow_redirects": False}

@@ -63,8 +63,7 @@ def build_chain(
     and with the chain of this machine. Coins for the account, and with the embedded chain its contract, are got when
     they are missing.
 
-    Raises ConfigError, WalletError, ForeignOwnerError, and ChainError when the embedded chain does not start.
-    """
+    Raises ConfigError, WalletError, ForeignOwnerError, and ChainError when the embedded chain does not start."""
     settings, invitation = config.chain, config.swarm.invitation
     if settings.kind == "clock":
         return ChainParts(rounds.ClockCoordinator(settings.round_seconds), rounds.NoOutbox())
@@ -137,8 +136,7 @@ def read_only(config: ChainConfig, stack: ExitStack, visit: Visit) -> "ContractC
 
 def open_client(config: ChainConfig, stack: ExitStack, visit: Visit, seconds: float | None = None) -> "ChainClient":
     """visit: called where an endpoint is a node of the swarm; it may raise SwarmError. seconds: of a call, if not the
-    usual ones. The embedded chain stays while any node of this machine uses it, and is started anew when it dies.
-    """
+    usual ones. The embedded chain stays while any node of this machine uses it, and is started anew when it dies."""
     from codezero.chain.devchain_process import DevChainHandle
     from codezero.chain.provider import SECONDS, ChainClient, is_node
 

@@ -75,8 +75,7 @@ class Sender:
         """Bring about one call (or deployment) and wait until it is mined.
 
         Raises ContractError when the contract refuses it now; UnknownOutcomeError when time is over and one may still
-        be mined; ChainUnreachableError, RpcError, InsufficientFundsError when none can be.
-        """
+        be mined; ChainUnreachableError, RpcError, InsufficientFundsError when none can be."""
         until, signed, failure = time.monotonic() + seconds, 0, ""
         transaction: SignedTransaction | None = None
         with self._turn:
@@ -174,8 +173,7 @@ class ContractCoordinator(Coordinator):
 
     Without a sender it only reads. Safe to use from several threads. Questions raise ChainUnreachableError,
     WrongChainError, RpcError; calls raise ContractError when refused, UnknownOutcomeError when sent and not seen, and
-    other ChainErrors.
-    """
+    other ChainErrors."""
 
     def __init__(self, client: ChainClient, contract: str, sender: Sender | None = None) -> None:
         if not is_address(contract):
@@ -197,8 +195,7 @@ class ContractCoordinator(Coordinator):
         """Pages of the events `names` from block `since`, or the contract's, to the newest; empty ones show progress.
 
         A range grows quickly, and slowly once an endpoint has refused a wider one, which is halved then. Events that
-        are malformed, or that were not requested, are left out. Raises ChainError.
-        """
+        are malformed, or that were not requested, are left out. Raises ChainError."""
         wanted = {event.topic: event for event in self._contract.events if event.name in names}
         head, cursor, size, slowness = self.client.eth.block_number, max(since, self.client.since), FIRST_SPAN, 1
         while cursor <= head:
@@ -280,8 +277,7 @@ class StageManager:
     """Opens rounds, if the contract lets this account: when one has lasted long enough, or everybody has submitted.
 
     `tick` is one look, for `Repeating`. A round that is open when the node starts counts from then.
-    turn: is it this process that opens rounds, of those with the same account?
-    """
+    turn: is it this process that opens rounds, of those with the same account?"""
 
     def __init__(
         self,
@@ -326,8 +322,7 @@ class StageManager:
 class Registry:
     """Keeps the registered peers in a file that the gossip reads: who registers has paid in gas.
 
-    `tick` is one reading, for `Repeating`. The list begins with `peer`, only grows and is bounded.
-    """
+    `tick` is one reading, for `Repeating`. The list begins with `peer`, only grows and is bounded."""
 
     SECONDS = 5.0  # between two readings
 

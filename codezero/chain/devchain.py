@@ -112,8 +112,7 @@ class Chain:
     one. Raises ChainError for a file that is none of ours, which is left as it is, and sqlite3.Error.
 
     Public methods are JSON-RPC's, each parameter by its annotation; no account is unlocked. They raise RpcRefusal,
-    ChainError, sqlite3.Error, and EVMMissingData where a state is kept no longer.
-    """
+    ChainError, sqlite3.Error, and EVMMissingData where a state is kept no longer."""
 
     def __init__(self, folder: Path, version: str, chain_id: int | None = None) -> None:
         self._faucet_key, self.version, path = folder / FAUCET_KEY, version, folder / DATABASE

@@ -26,8 +26,7 @@ START_SECONDS = 120.0  # for a busy machine; two seconds are usual
 class ChainEndpoint(msgspec.Struct, frozen=True):
     """Where a chain is served on this machine. version: names the one process, which repeats it when asked.
 
-    while_used: it ends when nobody uses it any more.
-    """
+    while_used: it ends when nobody uses it any more."""
 
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
     chain_id: int
@@ -64,8 +63,7 @@ class DevChainHandle(AbstractContextManager["DevChainHandle"]):
 
     port: 0 is the one it had last time, or any; only for a process that this starts. chain_id: only for a chain that
     this makes, which otherwise gets one of its own; another one than the chain has is a ConfigError. Raises ChainError
-    where the chain cannot be served or does not answer within START_SECONDS.
-    """
+    where the chain cannot be served or does not answer within START_SECONDS."""
 
     endpoint: ChainEndpoint  # its URL changes only when `revive` had to start the chain on another port
 
@@ -86,10 +84,8 @@ class DevChainHandle(AbstractContextManager["DevChainHandle"]):
         return self.endpoint.url
 
     def revive(self) -> str:
-        """The URL of the chain, started where no process serves it. Raises ChainError and ConfigError.
-
-        Of many callers one starts the process, and the others wait for it; when that one dies, the next has its turn.
-        """
+        """The URL of the chain, started where no process serves it. Raises ChainError and ConfigError. Of many callers
+        one starts the process, and the others wait for it; when that one dies, the next has its turn."""
         end, child, code = time.monotonic() + START_SECONDS, None, None
         while time.monotonic() < end:
             # First the lock, then the question: a process that answers after this does not end any more.

@@ -161,8 +161,7 @@ def serve(
     while_used: for `DevChainHandle`, which has taken the lock for this process.
 
     path: its directory. port: 0 is the one it had last time, or any that is free. chain_id: for a new chain; None is a
-    random one. `announce` is called once it answers. For the main thread. Raises ChainError and ConfigError.
-    """
+    random one. `announce` is called once it answers. For the main thread. Raises ChainError and ConfigError."""
     if not 0 <= port <= 65535:
         raise ConfigError(f"port={port} is out of bounds; it must be 0 to 65535")
     stop = Stop()

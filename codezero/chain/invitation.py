@@ -120,7 +120,8 @@ def write_invitation(path: Path, invitation: Invitation) -> None:
 def read_invitation(path: Path) -> Invitation:
     """Checked against schema and signature. Raises InviteError, and ConfigError when there is no such file."""
     with translated(ConfigError, str(path), OSError), translated(InviteError, f"{path} is no invitation", ValueError):
-        return decode_invitation(read_bounded(path, MAX_FILE), str(path))
+        raw = read_bounded(path, MAX_FILE)
+    return decode_invitation(raw, str(path))
 
 
 def decode_invitation(raw: bytes, origin: str) -> Invitation:

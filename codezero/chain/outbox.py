@@ -144,8 +144,7 @@ class ChainOutbox(Outbox):
 
     submit_after: seconds after its first points at which a round is submitted though it is still open.
     round_seconds: how long rounds last, to notice that nobody opens them any more.
-    settle_seconds: for the points of an iteration that began before its round was over. every: between two looks.
-    """
+    settle_seconds: for the points of an iteration that began before its round was over. every: between two looks."""
 
     def __init__(
         self,
@@ -177,10 +176,8 @@ class ChainOutbox(Outbox):
         self._thread.start()
 
     def add(self, iteration: int, round_number: int, reward: float, vote: str | None) -> None:
-        """Count one iteration's reward and its vote, once however often it is repeated; an own vote is dropped.
-
-        Takes no longer than a write to the file; while the file cannot be written, points wait in memory.
-        """
+        """Count one iteration's reward and its vote, once however often it is repeated; an own vote is dropped. Takes
+        no longer than a write to the file; while the file cannot be written, points wait in memory."""
         if self._until == math.inf and not self._thread.is_alive():  # a bug: training must not go on uncounted
             raise ChainError("the outbox broke down; what this process wrote to stderr says how")
         with self._adding:
@@ -190,10 +187,8 @@ class ChainOutbox(Outbox):
         self._wake.set()
 
     def close(self, seconds: float = CLOSE_SECONDS) -> bool:
-        """Submit what can be, the open round too, for at most `seconds`; then stop. Is nothing left?
-
-        What is left is sent after the next start. A try under way may outlast this by some seconds.
-        """
+        """Submit what can be, the open round too, for at most `seconds`; then stop. Is nothing left? What is left is
+        sent after the next start. A try under way may outlast this by some seconds."""
         self._until = min(self._until, time.monotonic() + seconds)
         self._wake.set()
         self._thread.join(max(0.0, self._until - time.monotonic()) + 1.0)

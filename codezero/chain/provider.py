@@ -87,10 +87,8 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class BoundedProvider(JSONBaseProvider):
-    """`seconds` bounds every request as a whole, over all endpoints; safe to use from several threads.
-
-    A request raises ContractError, RpcError, ChainUnreachableError, WrongChainError, which pass through web3 unchanged.
-    """
+    """`seconds` bounds every request as a whole, over all endpoints; safe to use from several threads. A request raises
+    ContractError, RpcError, ChainUnreachableError, WrongChainError, which pass through web3 unchanged."""
 
     global_ccip_read_enabled = False  # no answer makes this process send a request to an address of its choice
 

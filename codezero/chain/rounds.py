@@ -20,10 +20,8 @@ ROUND_SECONDS = 2.0  # between two readings of the open round
 
 
 class Repeating:
-    """Calls `job` every `seconds` in a thread, with `once` only until it succeeds.
-
-    A ChainError is a warning when its text is new; anything else is a bug and ends the thread.
-    """
+    """Calls `job` every `seconds` in a thread, with `once` only until it succeeds. A ChainError is a warning when its
+    text is new; anything else is a bug and ends the thread."""
 
     def __init__(self, name: str, job: Callable[[], object], seconds: float, *, once: bool = False) -> None:
         self._name, self._job, self._seconds, self._once = name, job, seconds, once
@@ -54,8 +52,7 @@ class Repeating:
 class RoundWatch:
     """Reads the open round in the background from the first call on, so that training never waits for a network.
 
-    every, stale: seconds between two readings, and after which one is not handed out any more.
-    """
+    every, stale: seconds between two readings, and after which one is not handed out any more."""
 
     def __init__(self, read: Callable[[], int], *, every: float = ROUND_SECONDS, stale: float = 30.0) -> None:
         self._read, self._every, self._stale = read, every, stale

@@ -112,10 +112,8 @@ class KeystoreWallet:
 
     @classmethod
     def ephemeral(cls, path: Path) -> "KeystoreWallet":
-        """The account in `path`, made there first when there is none, its random passphrase in a file beside it.
-
-        For a chain of one's own: who reads the folder has the account. Several processes may call this at once.
-        """
+        """The account in `path`, made there first when there is none, its random passphrase in a file beside it. For a
+        chain of one's own: who reads the folder has the account. Several processes may call this at once."""
         secret = passphrase_beside(path)
         write_new(secret, secrets.token_hex(32).encode())
         passphrase = read_passphrase(secret)
@@ -143,10 +141,8 @@ class RemoteWallet:
         return f"RemoteWallet({shown(self._url)}, {self.address})"
 
     def sign_transaction(self, fields: Mapping[str, Any]) -> bytes:
-        """Have the expected account sign exactly this. The token is read anew: each login writes another.
-
-        Raises WalletError, ChainUnreachableError.
-        """
+        """Have the expected account sign exactly this. The token is read anew: each login writes another. Raises
+        WalletError, ChainUnreachableError."""
         token, where = read_private(self._token, 512).strip(), shown(self._url)
         if not token or not all(0x21 <= byte <= 0x7E for byte in token):  # no word for an HTTP header
             raise WalletError(f"{self._token} holds no token; log in again")
@@ -195,10 +191,8 @@ def passphrase_beside(path: Path) -> Path:
 
 
 def read_passphrase(file: Path | None, variable: str = "", prompt: str = "", *, confirm: bool = False) -> str:
-    """The first line of a file that only its owner reads, else a variable, else what is typed, twice to `confirm`.
-
-    The variable is taken out of the environment, so that no child process inherits it. Raises WalletError.
-    """
+    """The first line of a file that only its owner reads, else a variable, else what is typed, twice to `confirm`. The
+    variable is taken out of the environment, so that no child process inherits it. Raises WalletError."""
     if file is not None:
         return _first_line(read_private(file, 1024), str(file))
     if variable:

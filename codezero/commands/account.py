@@ -77,10 +77,8 @@ def dashboard(options: argparse.Namespace) -> int:
 
 
 def login(options: argparse.Namespace) -> int:
-    """Print the account once the node can sign for it; at once where a login still lasts.
-
-    Raises LoginError when the page cannot be served, or nobody has logged in after the minutes.
-    """
+    """Print the account once the node can sign for it; at once where a login still lasts. Raises LoginError when the
+    page cannot be served, or nobody has logged in after the minutes."""
     from codezero.login.page_process import PageProcess, PageReady, invitation
     from codezero.login.vault import Folder, Vault
 

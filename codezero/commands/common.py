@@ -88,9 +88,7 @@ def composed(options: argparse.Namespace, *first: str) -> "NodeConfig":
 
 def composed_for_reading(options: argparse.Namespace) -> "NodeConfig":
     """`composed`, of which only `run` is wanted: without Hydra, most of such a command's time, where nothing needs it.
-
-    Raises ConfigError.
-    """
+    Raises ConfigError."""
     from codezero.config import NodeConfig, contradictions
     from codezero.settings import own_settings, typed
 
@@ -131,10 +129,8 @@ def until_signal() -> int:
 
 
 class ProgressLines:
-    """Print on stderr what a command is at: at once, then ever less often, with the time that may be left.
-
-    A thread writes the later lines, so that a step which blocks is not silent.
-    """
+    """Print on stderr what a command is at: at once, then ever less often, with the time that may be left. A thread
+    writes the later lines, so that a step which blocks is not silent."""
 
     def __init__(self) -> None:
         self._lock, self._doing = threading.Lock(), ""

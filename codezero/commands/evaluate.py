@@ -64,8 +64,7 @@ def judge_groups(
     """Each group with its verdicts, and how far the judge can be believed.
 
     audit: execute every attempt, beside the verdict and never in it. Raises SandboxError, and what `build_evaluator`
-    raises.
-    """
+    raises."""
     from codezero.ops.judge import executed
 
     with contextlib.ExitStack() as stack:
@@ -86,8 +85,7 @@ def read_groups(file: Path, bad: BadRows | None = None) -> list[RolloutGroup]:
     """A group per line of `file`, or of stdin for `-`.
 
     bad: takes lines that cannot be used; None: the first of them is raised. Raises ConfigError for a file that cannot
-    be read, ProblemError that names the line, or for more than MAX_FILE bytes in all.
-    """
+    be read, ProblemError that names the line, or for more than MAX_FILE bytes in all."""
     groups, number, size = list[RolloutGroup](), 0, 0
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as opened:
@@ -140,9 +138,7 @@ class AskRequest(NamedTuple):
 
 def newest_policy(config: NodeConfig, name: str) -> tuple[NodeConfig, str]:
     """The config with the models of the run `name`, or of the newest that has a checkpoint; how it is found again.
-
-    Raises ConfigError for a run whose label cannot be read.
-    """
+    Raises ConfigError for a run whose label cannot be read."""
     base = Path(config.run.directory)
     named = [path for path in (base / name, Path(os.path.expanduser(name))) if name and path.is_dir()]
     runs = (path for path in find_runs(base).values() if checkpoints_in(path / CHECKPOINTS))

@@ -145,10 +145,8 @@ def swarm_join(options: argparse.Namespace) -> int:
 
 
 def swarm_bootnode(options: argparse.Namespace) -> int:
-    """Hold records and name neighbours, publish nothing, until a signal; print a line a minute.
-
-    Raises ConfigError, IdentityError and SwarmError (it never came up).
-    """
+    """Hold records and name neighbours, publish nothing, until a signal; print a line a minute. Raises ConfigError,
+    IdentityError and SwarmError (it never came up)."""
     config = composed(options, "network=peer")
     from codezero.monitor.text import count, print_flushed
     from codezero.swarm.identity import Identity

@@ -38,10 +38,8 @@ class CodeEnvironment(Environment):
 
 
 def solver_prompt(problem: Problem) -> str:
-    """The question, then the form of the answer (which the embedded solver's template drops).
-
-    Expected values of a test that a proposer only claims are not shown.
-    """
+    """The question, then the form of the answer (which the embedded solver's template drops). Expected values of a test
+    that a proposer only claims are not shown."""
     program = "with the whole program, which reads stdin and writes stdout,"
     wanted = program if problem.style is Style.STDIO else f"that defines {problem.entry_point}"
     tests = () if problem.standing is Standing.CLAIMED else problem.tests

@@ -23,8 +23,7 @@ MOST_TASKS = 100_000  # of a taskset; what follows is left out
 class VerifiersTasks:
     """A taskset by the module that exports it. Implements `Taskset`; Hydra's `_target_` for the key `environment`.
 
-    options: the taskset's own. All tasks are of one level, since a taskset says nothing of how hard they are.
-    """
+    options: the taskset's own. All tasks are of one level, since a taskset says nothing of how hard they are."""
 
     levels = (1,)
 

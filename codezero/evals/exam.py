@@ -35,8 +35,7 @@ class HeldOutExam:
     """The exam on fixed tasks with fixed sampling noise, so that exams compare.
 
     `control`: tasks of the embedded family, beside those of a real set: they tell a change of the model from one of
-    the set. Raises ProblemError when there is no task.
-    """
+    the set. Raises ProblemError when there is no task."""
 
     settings: EvalsConfig
     solver: SolverConfig
@@ -58,10 +57,8 @@ class HeldOutExam:
             raise ProblemError("the held-out exam has no problem")
 
     def due(self, iteration: int) -> bool:
-        """Before the first iteration and after every `every`-th; and after one and two fifths of the first `every`.
-
-        The first curve so begins early, in proportion to how fast the model is expected to move, for two exams a run.
-        """
+        """Before the first iteration and after every `every`-th; and after one and two fifths of the first `every`. The
+        first curve so begins early, in proportion to how fast the model is expected to move, for two exams a run."""
         every = self.settings.every
         return every > 0 and (iteration % every == 0 or iteration in (every // 5, 2 * (every // 5)))
 
@@ -76,8 +73,7 @@ class HeldOutExam:
     def results(self, *, wait: bool) -> Metrics:
         """`eval/...` and `judge/...` of an exam that has ended, once; empty where none has.
 
-        wait: for the one that is under way. Raises SandboxError, RolloutError and EvaluatorError.
-        """
+        wait: for the one that is under way. Raises SandboxError, RolloutError and EvaluatorError."""
         begun, under_way = self._begun, self._under_way
         if begun is None or (under_way and not (wait or under_way.done())):
             return {}
@@ -127,8 +123,7 @@ class HeldOutExam:
 def executed_metrics(passed: Truths, tasks: Sequence[EvalTask], settings: EvalsConfig, label: str) -> Metrics:
     """average@n and pass@n over the problems with at least one decided attempt, with 95 % intervals.
 
-    passed: [P, G], None where execution could not tell.
-    """
+    passed: [P, G], None where execution could not tell."""
     decided = [[truth for truth in truths if truth is not None] for truths in passed]
     known = [truths for truths in decided if truths]
     averages, n = [fmean(truths) for truths in known], settings.attempts

@@ -17,10 +17,8 @@ from codezero.stats import Interval, bounded_interval, resampled_means
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
-    """Unbiased chance that at least one of k attempts passes, from `correct` of `samples` attempts at a problem.
-
-    1 - C(n - c, k) / C(n, k): Chen et al. 2021, "Evaluating Large Language Models Trained on Code", eq. 1.
-    """
+    """Unbiased chance that at least one of k attempts passes, from `correct` of `samples` attempts at a problem. 1 -
+    C(n - c, k) / C(n, k): Chen et al. 2021, "Evaluating Large Language Models Trained on Code", eq. 1."""
     if samples - correct < k:
         return 1.0
     return 1.0 - math.prod(1.0 - k / i for i in range(samples - correct + 1, samples + 1))
@@ -31,8 +29,7 @@ def paired_bootstrap(a_P: Sequence[float], b_P: Sequence[float], *, seed: int) -
 
     Problems are drawn with both policies' figures, so what makes a problem hard for both falls out. p is two-sided: the
     same draws moved to mean 0, with one added to either count, so that it is never 0 (Efron and Tibshirani 1993, "An
-    Introduction to the Bootstrap", chapter 16).
-    """
+    Introduction to the Bootstrap", chapter 16)."""
     gains, ends = np.asarray(b_P, dtype=np.float64) - np.asarray(a_P, dtype=np.float64), (-1.0, 1.0)
     means = resampled_means(gains - gains.mean(), (0.0, 0.0), seed)
     # A rounding error must not make a difference out of none.
@@ -116,8 +113,7 @@ def figures_of(outcomes: Outcomes, *, samples: int, ks: Sequence[int], label: st
     """average@samples, then pass@k for each k; of the base tests too. A figure that no problem has enough decided
     attempts for is missing.
 
-    An undecided attempt is no attempt: average@samples is over those that are left, pass@k needs k of them.
-    """
+    An undecided attempt is no attempt: average@samples is over those that are left, pass@k needs k of them."""
     values = dict[str, list[float]]()
     every = [outcome.decided for outcome in outcomes]
     base = [tuple(passed for passed in outcome.base if passed is not None) for outcome in outcomes]

@@ -61,8 +61,7 @@ def digest_files(files: Sequence[Path]) -> str:
 def read_rows(files: Sequence[Path], fields: Collection[str], bad: BadRows | None = None) -> Iterator[tuple[str, Row]]:
     """(where, row) of each row in order, with those of `fields` that it has. Raises ProblemError.
 
-    bad: takes lines that are no row; None: the first of them is raised.
-    """
+    bad: takes lines that are no row; None: the first of them is raised."""
     import pyarrow
 
     unreadable = (OSError, ValueError, pyarrow.ArrowException)
@@ -248,10 +247,8 @@ BEFORE = "write_answer = print\ndef print(*values, **named):\n    pass"
 
 
 def plain(value: object, outer: bool = True) -> object:
-    """Values that are equal become the same text: True and 1, 2.0 and 2. Runs with answers too.
-
-    The outermost tuple counts as a list, as the harness has it; one inside equals none.
-    """
+    """Values that are equal become the same text: True and 1, 2.0 and 2. Runs with answers too. The outermost tuple
+    counts as a list, as the harness has it; one inside equals none."""
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, float) and abs(value) < 1e15 and value % 1 == 0:
@@ -389,8 +386,7 @@ def find_set(name: str, given: Sequence[Path]) -> list[Path]:
 def read_tasks(name: str, files: Sequence[Path], bad: BadRows | None = None) -> Iterator[EvalTask]:
     """One task at a time. Raises ProblemError that names file and row, also when there is none or a name twice.
 
-    bad: takes rows that cannot be used; None: the first of them is raised.
-    """
+    bad: takes rows that cannot be used; None: the first of them is raised."""
     known = PUBLISHED[name]
     fields = {field.encode_name: field.required for field in msgspec.structs.fields(known.row)}
     names = set[str]()

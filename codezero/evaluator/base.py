@@ -26,10 +26,8 @@ class Evaluator(ABC):
         """Test the judge itself, once an iteration. Raises EvaluatorError, SandboxError and AlarmError."""
 
     def witness(self, scored: Sequence[ScoredGroup], passed: Sequence[Sequence[bool | None]]) -> Metrics:
-        """`judge/...` of an exam, by execution [groups][G]: it raises alarms, and may take the judge's weight.
-
-        Empty where the reward is the truth.
-        """
+        """`judge/...` of an exam, by execution [groups][G]: it raises alarms, and may take the judge's weight. Empty
+        where the reward is the truth."""
         return {}
 
     def rates(self) -> JudgeRates | None:
@@ -62,10 +60,8 @@ def quarantined(*reasons: str) -> Verdict:
 
 
 class ScoredEvaluator(Evaluator):
-    """An environment's own rule: the score of an answer is its reward, and every part of it. Nothing is executed.
-
-    An answer on which the rule itself fails is unavailable, never wrong: whoever wrote it loses it, and nobody else.
-    """
+    """An environment's own rule: the score of an answer is its reward, and every part of it. Nothing is executed. An
+    answer on which the rule itself fails is unavailable, never wrong: whoever wrote it loses it, and nobody else."""
 
     def __init__(self, environment: ScoredEnvironment) -> None:
         self._environment, self._scored, self._failed = environment, 0, 0

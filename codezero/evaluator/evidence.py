@@ -96,8 +96,7 @@ def executed_metrics(pairs: Sequence[Pair], orders: Sequence[GroupOrder]) -> Met
     `judge/auroc` is over all attempts, of whatever problem, `judge/exam_within_auroc` over pairs of one group.
     `judge/ece` is the mean distance of a stated probability from the share that passed, in ten bins.
     `judge/false_positive_share` is the share of failed attempts it believes, `judge/false_negative_share` the share
-    of passed attempts it does not believe, both at 0.5.
-    """
+    of passed attempts it does not believe, both at 0.5."""
     scores, truths = [score for score, _ in pairs], [truth for _, truth in pairs]
     return {
         "judge/auroc": auroc(scores, truths) if 0 < sum(truths) < len(truths) else None,

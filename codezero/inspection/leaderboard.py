@@ -40,9 +40,7 @@ class PointsBoard(msgspec.Struct, forbid_unknown_fields=True):
 
 def read_board(config: ChainConfig, folder: Path, progress: Callable[[float], None]) -> PointsBoard:
     """The events since the last reading are added to what was remembered. `progress` gets the share read, in [0, 1].
-
-    Raises ConfigError and ChainError; what was read until then is remembered.
-    """
+    Raises ConfigError and ChainError; what was read until then is remembered."""
     with contextlib.ExitStack() as stack:
         coordinator = read_only(config, stack, visitor)
         chain_id, contract = coordinator.client.chain_id, coordinator.contract

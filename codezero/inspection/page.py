@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 
 def serve_page(config: NodeConfig, run: Path | None, report: Callable[[PageReady], None]) -> None:
-    """Until a signal. `run`: show this folder alone. report: is given what came of it, and each new claim code.
-
-    Another process that serves this folder's page already is waited for. Raises LoginError.
-    """
+    """Until a signal. `run`: show this folder alone. report: is given what came of it, and each new claim code. Another
+    process that serves this folder's page already is waited for. Raises LoginError."""
     end_with_parent()
     harden()
     usual_recursion_limit()

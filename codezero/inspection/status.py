@@ -50,8 +50,7 @@ SHARED = (
 class RunFiles:
     """The files of one run, followed as they grow. For one thread at a time.
 
-    budget: bytes of the metrics that the first read covers, from their beginning and their end; by default some 2 s.
-    """
+    budget: bytes of the metrics that the first read covers, from their beginning and their end; by default some 2 s."""
 
     def __init__(self, folder: Path, *, budget: int = 256 << 20) -> None:
         self.folder = folder

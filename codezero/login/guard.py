@@ -65,10 +65,8 @@ def all_origins(request: web.Request) -> list[str]:
 
 
 def own_origins(request: web.Request) -> list[str]:
-    """The origins of our pages that may send this request; empty: its Host is not served.
-
-    A proxy may leave its own host in Host, or put there the one that it asks.
-    """
+    """The origins of our pages that may send this request; empty: its Host is not served. A proxy may leave its own
+    host in Host, or put there the one that it asks."""
     known, hosts = all_origins(request), request.headers.getall("Host", [])
     matching = [origin for origin in known if hosts == [origin.partition("://")[2]]]
     return known if known[0] in matching else matching

@@ -152,8 +152,7 @@ class Login:
 
     adopt: the key, [32] bytes, of the account that the node has before anybody claims it, and which stays where it is;
     None: a new one is made. adopted: the key is safe here, what opens it in plain can be forgotten; at each login.
-    Both raise CodeZeroError. days: how long a login lasts. clock: unix seconds.
-    """
+    Both raise CodeZeroError. days: how long a login lasts. clock: unix seconds."""
 
     def __init__(
         self,

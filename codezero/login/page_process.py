@@ -105,9 +105,7 @@ ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # an address that is not her
 
 def open_sockets(port: int, also: str = "") -> list[socket.socket]:
     """Bound, one for each address; port 0 takes a free one. also: another IPv4 address of this machine, empty for none.
-
-    Raises LoginError that names the address in the way.
-    """
+    Raises LoginError that names the address in the way."""
     with contextlib.ExitStack() as stack:
         bound: list[socket.socket] = []
         for host, family in [*LOOPBACK.items(), *([(also, socket.AF_INET)] if also else [])]:

@@ -92,8 +92,7 @@ def find_entry() -> Entry:
     """Raises LoginError where no port is published like that.
 
     An engine gives a container one end of a pair of interfaces whose other end is elsewhere. A machine's own cards are
-    not that, and they are what a container with the host's network sees.
-    """
+    not that, and they are what a container with the host's network sees."""
     container = any(mark.exists() for mark in MARKS) and ROUTES.exists()
     route = default_route(ROUTES.read_text()) if container else None
     ends = {(INTERFACES / route[0] / end).read_text() for end in ("iflink", "ifindex")} if route else set[str]()

@@ -202,8 +202,7 @@ class Vault:
     def claim(self, key: bytes, proof: Proof, opener: bytes) -> Owner:
         """Seal `key` for who proves himself by `proof`; it is on the disk, and opens again, when this returns.
 
-        opener: [32] bytes that come from the proof. Raises HttpRefusal when the node is claimed already.
-        """
+        opener: [32] bytes that come from the proof. Raises HttpRefusal when the node is claimed already."""
         account = address_of(key)
         owner = Owner(account=account, proof=proof, sealed=Sealed.of(key, opener, _bound(account, proof)))
         with self._folder.locked():

@@ -128,8 +128,7 @@ def pay(reports: Mapping[str, Reports], right: bool) -> dict[str, int]:
     q_i,s is the report that stands after step s, y is 1 for a right attempt, and p_i,s is the mean of the others'
     standing reports after the step before, 1/2 without any. The score is strictly proper (Brier 1950) and p_i,s does
     not depend on own reports, so the own belief is the best report, whoever repeats the price wins nothing, and nobody
-    loses more than the stake. After Hanson, "Combinatorial information market design", 2003.
-    """
+    loses more than the stake. After Hanson, "Combinatorial information market design", 2003."""
     wins = dict.fromkeys(reports, 0.0)
     before: dict[str, int] = {}
     for step, weight in enumerate(WEIGHTS):

@@ -97,8 +97,7 @@ class SignedReceipt(msgspec.Struct, frozen=True):
     def check(self, items: Sequence[ReceiptItem], verify: Callable[[bytes, bytes, bytes], bool]) -> None:
         """Raises EvaluatorError, unless it is signed, and of these items.
 
-        verify: does (public key, signature, message) hold?
-        """
+        verify: does (public key, signature, message) hold?"""
         key, signature = bytes.fromhex(self.public_key), bytes.fromhex(self.signature)
         if not verify(key, signature, signed_bytes(self.receipt)):
             raise EvaluatorError("the signature is not of this receipt and key")
@@ -298,8 +297,7 @@ def without_prompt(question: str, text: str) -> str:
     """Remove the prompt that came along with an answer: return the text behind the first occurrence of the question.
 
     White space counts for nothing. A text that does not repeat the question is taken whole; one that quotes it once
-    more keeps the quotation.
-    """
+    more keeps the quotation."""
     places = [at for at, character in enumerate(text) if not character.isspace()]
     prompt = "".join(question.split())
     at = "".join(text[place] for place in places).find(prompt)

@@ -29,8 +29,7 @@ class Conversation:
 
     The template is rendered with placeholders and cut there: [question][answer][ask][next answer, begun]. The end of
     the assistant's turn has to be a special token, which no text can spell. A template without one, or one
-    that renders a turn differently when another follows, cannot be cut.
-    """
+    that renders a turn differently when another follows, cannot be cut."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -73,10 +72,8 @@ class Conversation:
 
 
 def encode_prompts(tokenizer: Tokenizer, user_texts: Sequence[str], max_tokens: int | None = None) -> list[list[int]]:
-    """Ids of one user turn each, ending where the assistant's answer begins.
-
-    A prompt longer than `max_tokens` loses its beginning, so that it still ends in the generation prompt.
-    """
+    """Ids of one user turn each, ending where the assistant's answer begins. A prompt longer than `max_tokens` loses
+    its beginning, so that it still ends in the generation prompt."""
     if not user_texts:
         return []
     turns = [[{"role": "user", "content": without_special_tokens(tokenizer, text)}] for text in user_texts]

@@ -76,10 +76,8 @@ def compiles_kernels() -> bool:
 
 
 def prove_device(device: torch.device, dtype: torch.dtype) -> None:
-    """Run a matmul, a softmax and their backward pass there, and compare. Raises ModelError that names the card.
-
-    A card that this build of torch does not support fails only at its first kernel, with an obscure message.
-    """
+    """Run a matmul, a softmax and their backward pass there, and compare. Raises ModelError that names the card. A card
+    that this build of torch does not support fails only at its first kernel, with an obscure message."""
     try:
         off = float((_kernel(device, dtype) - _kernel(torch.device("cpu"), torch.float64)).abs().max())
         if not off <= TOLERANCE[dtype]:  # NaN is not either
@@ -120,8 +118,7 @@ def return_freed_memory() -> None:
     """Have glibc give freed tensors of LARGE_BLOCK and more back to the system, for models that are not tiny.
 
     Else it keeps those below 32 MiB in a heap, in whose holes the next ones do not fit: two updates of an adapter grew
-    a process by 1.28 GiB that way and by 0.55 GiB so. It costs an eighth of the time.
-    """
+    a process by 1.28 GiB that way and by 0.55 GiB so. It costs an eighth of the time."""
     with contextlib.suppress(OSError, AttributeError):  # no glibc
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
 

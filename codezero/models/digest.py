@@ -23,9 +23,7 @@ class Base:
 
 def weights_digest(name: str) -> str:
     """64 hex digits over weights, configuration and tokenizer of a directory or hub id, which is fetched if needed.
-
-    sha256 of the lines `NAME sha256-of-content`, sorted by name. Raises ModelError.
-    """
+    sha256 of the lines `NAME sha256-of-content`, sorted by name. Raises ModelError."""
     folder = folder_of(place_of(name))
     files = sorted({path for pattern in (*DECIDING, WEIGHTS) for path in folder.glob(pattern)})
     if not any(path.suffix == ".safetensors" for path in files):
@@ -50,10 +48,8 @@ def same_place(name: str) -> str:
 
 
 def folder_of(name: str, more: Sequence[str] = ()) -> Path:
-    """Where the files of a place are; of a hub id those that decide and `more` are fetched if needed.
-
-    Raises ModelError.
-    """
+    """Where the files of a place are; of a hub id those that decide and `more` are fetched if needed. Raises
+    ModelError."""
     if Path(name).is_dir():
         return Path(name)
     from huggingface_hub import snapshot_download  # pyright: ignore[reportUnknownVariableType] - slow to import

@@ -98,8 +98,7 @@ def choose(
 
     Temperature 0 takes the likeliest, with its log-probability at 1. Others come by the inverse of the cumulative
     distribution, which needs one random number a row; noise on every logit takes six times as long. Tokens with less
-    than about 1e-7 of the mass come with a chance rounded to a multiple of that.
-    """
+    than about 1e-7 of the mass come with a chance rounded to a multiple of that."""
     share = torch.rand(len(logits), 1, generator=generator, device=logits.device) if temperature else None
     if logits.size(-1) < WIDE:
         return _chosen(logits, temperature, share)
@@ -195,8 +194,7 @@ def quick_copy(loaded: LoadedModel) -> PreTrainedModel:
 
     The same tensors each time. The model itself where it is so already, where a layer in 4 bits is adapted, or where
     not MERGE_ROOM times the memory of what the adapter changes is free; then without the forward pass that a learner
-    has wrapped on a card, which casts at each step.
-    """
+    has wrapped on a card, which casts at each step."""
     model, adapted = loaded.model, {} if loaded.adapter_off else adapted_layers(loaded.model)
     dtype = loaded.sampled_in or model.dtype
     known, copied = _copies.get(model, ([], None))

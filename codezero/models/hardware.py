@@ -94,8 +94,7 @@ def weigh(config: NodeConfig) -> "tuple[Need | None, DeviceMemory, torch.device]
 
     A trainer's ranks are not weighed: docs/recipes.md has their arithmetic.
 
-    Raises ModelError when a model's configuration cannot be read.
-    """
+    Raises ModelError when a model's configuration cannot be read."""
     from codezero.models.device import choose_precision, computes_bfloat16
 
     has, where = memory_free(config)
@@ -203,9 +202,7 @@ class Usage:
 
     def __call__(self) -> Metrics:
         """`system/cpu` in cores (null at first), `system/memory_bytes` resident, `system/gpu_bytes` where CUDA is used.
-
-        Memory that processes share counts for each of them; of the cards, that of all programs counts.
-        """
+        Memory that processes share counts for each of them; of the cards, that of all programs counts."""
         cpu, memory = 0.0, 0
         for process in [self._process, *self._process.children(recursive=True)]:
             with contextlib.suppress(psutil.Error):  # it ended meanwhile

@@ -267,8 +267,7 @@ def score_asks(
 ) -> list[AskScores]:
     """Teacher-forced log-probabilities in nats: log p = logit - logsumexp of the logits.
 
-    states: of what is `fed` of each ask, behind which there may be padding.
-    """
+    states: of what is `fed` of each ask, behind which there may be padding."""
     lengths, first = [len(ask.answer) for ask in asks], [len(ask.ids) - 1 for ask in asks]
     rows = torch.arange(len(asks)).repeat_interleave(torch.tensor(lengths))
     columns = torch.tensor([at + i for at, length in zip(first, lengths, strict=True) for i in range(length)])

@@ -98,8 +98,7 @@ def load_model(
     `precision` auto is bfloat16 where CUDA has it and float32 elsewhere, whatever the file holds. But a model that is
     stored in bfloat16, and is not tiny, is read and sampled in it on a CPU that computes in it; on a card any that is
     not tiny is sampled in it while float32 weights learn. An embedded one is on the CPU where `device` is auto. Without
-    `for_training` the parameters take no gradient. Raises ModelError: one line with model, role and remedy.
-    """
+    `for_training` the parameters take no gradient. Raises ModelError: one line with model, role and remedy."""
     embedded = Path(name).is_relative_to(EMBEDDED)  # launches on a card take longer than their whole step on a CPU
     where = choose_device("cpu" if embedded and device == "auto" else device, role)
     _check_directory(name, role)
@@ -267,9 +266,7 @@ def add_adapter(
     policy: LoadedModel, *, rank: int, alpha: float, targets: Sequence[str] = (EVERY_LINEAR,), seed: int = 0
 ) -> LoadedModel:
     """`policy` with its weights frozen, in place, and an adapter. B starts at zero, so at first the output is the same.
-
-    The adapter is float32 whatever the base is. Raises ConfigError for targets that the model does not have.
-    """
+    The adapter is float32 whatever the base is. Raises ConfigError for targets that the model does not have."""
     from peft import LoraConfig  # here and below: who has no adapter does not wait for it
 
     wanted = EVERY_LINEAR if EVERY_LINEAR in targets else list(targets)

@@ -101,8 +101,7 @@ class EndpointClient(Generic[Answer]):
     """One server. role: what it is to this node, `judge`. section: of the config, where its address stands.
 
     A key is read from CODEZERO_<ROLE>_KEY and goes nowhere but into the request header. Raises ConfigError when the
-    address or the key cannot be used.
-    """
+    address or the key cannot be used."""
 
     def __init__(self, role: str, section: str, url: str, *, requests: int, seconds: float) -> None:
         """requests: most under way at once. seconds: deadline of one `ask`."""
@@ -132,9 +131,7 @@ class EndpointClient(Generic[Answer]):
 
     def ask(self, requests: Collection[EndpointRequest[Answer]], seconds: float | None = None) -> Answers[Answer]:
         """An answer or its error for each, within `seconds` in all; early when the server proves unusable at once.
-
-        Sends nothing during the `pause` after a failure.
-        """
+        Sends nothing during the `pause` after a failure."""
         if self.pause:
             return dict.fromkeys(requests, UnusableEndpoint(f"{self.failure}; next try in {self.pause:.0f} s"))
         if not requests:

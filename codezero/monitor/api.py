@@ -95,8 +95,7 @@ SLOW_SECONDS = 10.0  # a page that takes longer to take one event is cut off
 class Streams:
     """All open streams. An event is `view` with a JSON value without newlines as its data.
 
-    pause: seconds between two reads. silence: after so many a comment shows that the line still works.
-    """
+    pause: seconds between two reads. silence: after so many a comment shows that the line still works."""
 
     def __init__(self, *, pause: float = 1.0, silence: float = 15.0) -> None:
         self._pause, self._silence = pause, silence
@@ -106,10 +105,8 @@ class Streams:
         self._closing.set()
 
     async def serve(self, request: web.Request, read: Callable[[], Awaitable[bytes]]) -> web.StreamResponse:
-        """Send what `read` gives whenever it has changed, until the page leaves or `close`.
-
-        Raises HttpRefusal when there are MAX_STREAMS, and what `read` raises.
-        """
+        """Send what `read` gives whenever it has changed, until the page leaves or `close`. Raises HttpRefusal when
+        there are MAX_STREAMS, and what `read` raises."""
         if self._open >= MAX_STREAMS:
             raise HttpRefusal(503, "too many pages are open; close some of them", retry_after=15)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
@@ -192,8 +189,7 @@ class RunCollector(Collector):
 class DataApi:
     """Routes over one reader: `data` for the owner, once there is one, and `probes` for monitoring.
 
-    `streams` has to be closed when the application of the routes shuts down.
-    """
+    `streams` has to be closed when the application of the routes shuts down."""
 
     def __init__(self, reader: RunReader, *, streams: Streams | None = None) -> None:
         self._reader, self.streams = reader, streams or Streams()

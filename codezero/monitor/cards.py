@@ -180,9 +180,7 @@ def skill_line(known: Metrics) -> str:
 
 def print_judged(judged: Iterable[tuple[JudgedProblem, Metrics]], *, skipped: int, as_json: bool) -> None:
     """Print each problem as it comes, as a card or a line of JSON, then a summary; beside JSON it is of mistakes alone.
-
-    The metrics are of the judge. skipped: lines of the file that are left out.
-    """
+    The metrics are of the judge. skipped: lines of the file that are left out."""
     console, shown, known = Console(file=sys.stdout), list[JudgedProblem](), Metrics()
     for problem, known in judged:
         shown.append(problem)
@@ -248,10 +246,8 @@ def print_answers(result: AskResult) -> None:
 
 
 def _column(attempts: PolicyAttempts) -> RenderableType:
-    """Show equal attempts once, the most frequent first, below how many of all pass when they are executed.
-
-    Without tests the judge counts, where it says anything.
-    """
+    """Show equal attempts once, the most frequent first, below how many of all pass when they are executed. Without
+    tests the judge counts, where it says anything."""
     judged, group = attempts.judged, attempts.judged.scored.group
     executed, mistaken, says = judged.executed or (), judged.mistaken(), "the judge does not know"
     if truths := [TRUTH[run.outcome] for run in executed]:

@@ -60,9 +60,7 @@ def read_state(run: Path) -> HubState | None:
 
 def stage(policy: Path, staging: Path, card: str) -> None:
     """Put a policy's files into `staging`, where they stay when the checkpoint goes. Raises OSError and ValueError.
-
-    What names a folder of this machine as an adapter's base is left out.
-    """
+    What names a folder of this machine as an adapter's base is left out."""
     link_tree(policy, staging, "base.json")
     write_atomic(staging / "README.md", card)
     adapter = staging / "adapter_config.json"
@@ -74,10 +72,8 @@ def stage(policy: Path, staging: Path, card: str) -> None:
 
 
 class HubPushes:
-    """Pushes what is saved, every so many rounds and one push at a time.
-
-    A push that fails is tried again with a later checkpoint, after half a minute to an hour. Raises ConfigError.
-    """
+    """Pushes what is saved, every so many rounds and one push at a time. A push that fails is tried again with a later
+    checkpoint, after half a minute to an hour. Raises ConfigError."""
 
     def __init__(self, config: NodeConfig, run: Path) -> None:
         """run: its folder."""
@@ -200,10 +196,8 @@ def bare_name(name: str) -> str:
 
 
 def main(repository: str, folder: str, message: str, seconds: str, private: str = "") -> None:
-    """Push with the token on standard input, and print the address of the commit; SIGALRM ends a long push.
-
-    What the hub's own tools saved on this machine is neither read nor changed.
-    """
+    """Push with the token on standard input, and print the address of the commit; SIGALRM ends a long push. What the
+    hub's own tools saved on this machine is neither read nor changed."""
     end_with_parent()
     signal.setitimer(signal.ITIMER_REAL, float(seconds))
     from huggingface_hub import HfApi

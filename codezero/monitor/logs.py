@@ -44,10 +44,8 @@ class Secrets:
 
 
 def known_secrets(variables: Iterable[str] = (), files: Iterable[str] = (), addresses: Iterable[str] = ()) -> Secrets:
-    """Collect those of the environment by their names, and what the settings name: variables, files, providers' URLs.
-
-    A file that is not there or cannot be read holds nothing that could be logged.
-    """
+    """Collect those of the environment by their names, and what the settings name: variables, files, providers' URLs. A
+    file that is not there or cannot be read holds nothing that could be logged."""
     named = {name for name in variables if name}
     values = [value for name, value in os.environ.items() if NAMES.search(name) or name in named]
     for file in filter(None, files):
@@ -90,8 +88,7 @@ class CurrentStderr(logging.StreamHandler):  # pyright: ignore[reportMissingType
 class LogFile(RotatingFileHandler):
     """On a full disk lines are dropped; the first drop is reported once, without the line's content.
 
-    `logging` would print a trace for each, with the message as it came, secrets and all.
-    """
+    `logging` would print a trace for each, with the message as it came, secrets and all."""
 
     _reported = False
 
@@ -108,8 +105,7 @@ def setup_logging(folder: Path, secrets: Secrets | None = None) -> list[logging.
     """INFO and above into `folder/swarm.log` (rotated), WARNING and above also to stderr.
 
     `secrets` are hidden, with those that look like one. Returns the handlers, now on the root logger in place of those
-    of an earlier call.
-    """
+    of an earlier call."""
     root, secrets = logging.getLogger(), secrets or Secrets()
     for handler in [handler for handler in root.handlers if handler.get_name() == MARK]:
         root.removeHandler(handler)
@@ -130,9 +126,7 @@ def setup_logging(folder: Path, secrets: Secrets | None = None) -> list[logging.
 
 def quiet_libraries() -> None:
     """Send what imported libraries (hivemind, transformers) write to the terminal through `setup_logging`'s handlers.
-
-    Does nothing before `setup_logging`.
-    """
+    Does nothing before `setup_logging`."""
     root = logging.getLogger()
     if not any(handler.get_name() == MARK for handler in root.handlers):
         return

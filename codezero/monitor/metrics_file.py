@@ -54,10 +54,8 @@ class MetricsFile:
             self._stream.truncate(size - back + whole)
 
     def append(self, row: Metrics) -> None:
-        """Hand one row to the operating system; it survives a kill of this process from here on.
-
-        Raises DiskFullError, after which none of it is there and it may be tried again.
-        """
+        """Hand one row to the operating system; it survives a kill of this process from here on. Raises DiskFullError,
+        after which none of it is there and it may be tried again."""
         end, line = os.fstat(self._stream.fileno()).st_size, _line(row)
         try:
             # Past the buffer, which would keep a row that found no room and write it before the next.
@@ -123,8 +121,7 @@ PROOF = 256  # bytes before the place that was read to; where they have changed 
 class Tail:
     """A place in a growing file. Only whole lines are given out, and none twice.
 
-    budget: bytes read of what was there at the first look; of more, the beginning and the end. None: everything.
-    """
+    budget: bytes read of what was there at the first look; of more, the beginning and the end. None: everything."""
 
     def __init__(self, path: Path, *, budget: int | None = None) -> None:
         self.path = path
@@ -133,10 +130,8 @@ class Tail:
         self._proof = b""
 
     def poll(self) -> tuple[bool, Iterator[bytes]]:
-        """Tell if the file was written anew since, and give its new lines, without newline; use them up at once.
-
-        No file is an empty one. Raises OSError.
-        """
+        """Tell if the file was written anew since, and give its new lines, without newline; use them up at once. No
+        file is an empty one. Raises OSError."""
         try:
             stream = open_regular(self.path)
         except FileNotFoundError:

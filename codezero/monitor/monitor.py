@@ -41,8 +41,7 @@ class WandbRun(threading.Thread):
     project: PROJECT or ENTITY/PROJECT; facts: the peer id and the models; folder: the run's. Calls of wandb can wait
     for its server, so they are made in a thread that nothing waits for. The key comes from WANDB_API_KEY alone; without
     one everything stays below logs/wandb. WANDB_MODE is the user's. Sent are the figures, the run's name, the peer id,
-    the models, and the versions of Python, wandb and the kind of system; no settings, paths, source or host name.
-    """
+    the models, and the versions of Python, wandb and the kind of system; no settings, paths, source or host name."""
 
     def __init__(self, project: str, facts: Mapping[str, str], folder: Path, logs: Path) -> None:
         super().__init__(name="wandb", daemon=True)
@@ -107,8 +106,7 @@ class RunMonitor:
     ) -> None:
         """`view` is auto, live, plain or off; `identity` the peer id; `facts` what stays the same: swarm, models.
 
-        usage: what the node uses of the machine now, for each row. start: what is seen until `started`; None: lines.
-        """
+        usage: what the node uses of the machine now, for each row. start: what is seen until `started`; None: lines."""
         self.folder, self.view_kind, self._wandb, self._usage = folder, view, wandb, usage
         self.doing = ""  # what takes time now, beside the iterations
         self.problem: ScoredGroup | None = None  # the last own one of which some attempts could be judged

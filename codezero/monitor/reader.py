@@ -41,10 +41,8 @@ def touched(folder: Path) -> float:
 
 
 def summarise_run(folder: Path, key: str, history: History) -> RunSummary:
-    """key: the run's name in the API. history: only what was written since its last call is read.
-
-    A file that cannot be read counts as empty; nothing raises.
-    """
+    """key: the run's name in the API. history: only what was written since its last call is read. A file that cannot be
+    read counts as empty; nothing raises."""
     with contextlib.suppress(OSError):
         history.read()
     view = view_of(history.fold, read_process(folder / NODE_FILE), key, curves=())
@@ -83,9 +81,7 @@ def _phase(view: RunView) -> RunPhase:
 
 def find_runs(base: Path) -> dict[str, Path]:
     """Folder of each run by its key, the one written last first, at most MAX_RUNS; or `base` itself if it is a run.
-
-    Nothing else is ever opened: a key is looked up here, and not made into a path.
-    """
+    Nothing else is ever opened: a key is looked up here, and not made into a path."""
     if any((base / name).is_file() for name in FILES):
         return {key_of(base.resolve().name): base}
     files = (path for depth in ("*", "*/*") for name in (LABEL, NODE_FILE) for path in base.glob(f"{depth}/{name}"))
@@ -109,8 +105,7 @@ class RunReader:
     What takes a run's key raises HttpRefusal when there is no such run. follow: begins to follow a run's files; what it
     returns is for one thread at a time. read_board: reads the chain, without any own peer; raises CodeZeroError.
     parts: by its address below a run's, what reads a part of the run's folder, with what is asked by keyword; it gives
-    None when there is no such thing, and raises UnreadableError.
-    """
+    None when there is no such thing, and raises UnreadableError."""
 
     def __init__(
         self,

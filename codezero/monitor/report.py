@@ -25,8 +25,7 @@ def write_report(
 ) -> Path:
     """Write `report.md` and, for a `picture`, `curve.png` into `folder`, atomically each; returns the page.
 
-    problem: the last one, of which some attempts could be judged; None: there was none.
-    """
+    problem: the last one, of which some attempts could be judged; None: there was none."""
     curve = folder / CURVE
     if picture:
         draw_curve(curve, fold.exams, fold.series["reward"].points)

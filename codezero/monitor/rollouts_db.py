@@ -192,9 +192,7 @@ def read_page(
     status: str | None = None,
 ) -> RolloutPage:
     """The newest groups with an id below `before`, of one peer or side, of one level, or with an attempt of a status.
-
-    None without a file. Raises UnreadableError.
-    """
+    None without a file. Raises UnreadableError."""
     conditions = {"id < ?": before, "peer = ?": peer, "mine = ?": own, OF_LEVEL: level, WITH_STATUS: status}
     given = {condition: value for condition, value in conditions.items() if value is not None}
     where = f"WHERE {' AND '.join(given)}" if given else ""
@@ -212,10 +210,8 @@ def read_rollout(folder: Path, number: int) -> Rollout | None:
 
 
 def measured_levels(folder: Path) -> dict[str, list[int]]:
-    """Count, by source, its problems without a level at each level, the lowest first, as own attempts were scored.
-
-    They rate no proposal: what success defines cannot foretell it. Empty where nothing can be read.
-    """
+    """Count, by source, its problems without a level at each level, the lowest first, as own attempts were scored. They
+    rate no proposal: what success defines cannot foretell it. Empty where nothing can be read."""
     successes: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     levels: defaultdict[str, list[int]] = defaultdict(lambda: [0] * 5)
     with contextlib.suppress(UnreadableError):

@@ -77,10 +77,8 @@ VERDICTS = {  # the setting by what stands in the reason for which there is no v
 
 
 class Averaged:
-    """Points of a curve, each the mean of equally many values that were added one after another.
-
-    With MAX_POINTS of them neighbours are joined, so that the whole keeps its shape at half the resolution.
-    """
+    """Points of a curve, each the mean of equally many values that were added one after another. With MAX_POINTS of
+    them neighbours are joined, so that the whole keeps its shape at half the resolution."""
 
     def __init__(self) -> None:
         # sums of x and y of the values in each point, and their number: `_stride`, or fewer in the last
@@ -283,8 +281,7 @@ def paired_gain(first: str, last: str) -> tuple[float, float] | None:
     """95 % interval of the mean of last - first, each bytes in hex of 254ths (ff: none); None if they do not compare.
 
     In pairs, since what makes a problem hard is the same both times. It has the moments of `stats.resampled_means`
-    between -1 and 1, which are a Dirichlet distribution's, and the form of a normal one.
-    """
+    between -1 and 1, which are a Dirichlet distribution's, and the form of a normal one."""
     try:
         pairs = list(zip(bytes.fromhex(first), bytes.fromhex(last), strict=True))
     except ValueError:
@@ -302,8 +299,7 @@ def paired_gain(first: str, last: str) -> tuple[float, float] | None:
 def hindrances(rows: Reversible[Metrics]) -> dict[str, str]:
     """Find what keeps a run from learning, by cause: how much, and the setting that mends it; empty: nothing does.
 
-    rows: oldest first, of which those of the newest iterations with own attempts count.
-    """
+    rows: oldest first, of which those of the newest iterations with own attempts count."""
     recent = [*islice((row for row in reversed(rows) if number(row, "attempts/count")), WINDOW)][::-1]
     newest = _shares(recent[-1:])
     causes = {

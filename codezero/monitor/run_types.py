@@ -170,10 +170,8 @@ class RunSummary(RunHead, frozen=True, kw_only=True):
 
 
 class RunView(RunHead, frozen=True, kw_only=True):
-    """One run at one moment, as the page, the terminal, the swarm's table and `codezero status` show it.
-
-    The fields with a default come from other files than the metrics and the process's report.
-    """
+    """One run at one moment, as the page, the terminal, the swarm's table and `codezero status` show it. The fields
+    with a default come from other files than the metrics and the process's report."""
 
     peer_id: str
     account: str = ""

@@ -131,8 +131,7 @@ def trouble_line(view: RunView) -> str:
 def plain_line(view: RunView, exams: str = "") -> str:
     """`iteration 50 · round 12 · reward 0.71 · executed average@8 52.1 % [48.9, 55.2] · level 3 · 2 peers · 0.6 s`.
 
-    exams: shown in place of an exam of the present iteration.
-    """
+    exams: shown in place of an exam of the present iteration."""
     exam, trouble = view.exam_now, trouble_line(view)
     parts = [
         f"iteration {view.iteration or 0}",
@@ -173,8 +172,7 @@ def code_of(text: str, entry_point: str) -> str:
 def attempts_line(fold: Fold, *, whole: bool = False) -> str:
     """`71.0 % of the attempts learned, 3.0 % cut off, 1.0 % without a verdict: the judge abstains`; empty: not known.
 
-    whole: over the run; else the newest.
-    """
+    whole: over the run; else the newest."""
     series = [fold.series[f"{name}_share"] for name in ("learned", "cut_off", "no_verdict")]
     learned, cut_off, no_verdict = (each.mean if whole else each.newest for each in series)
     if learned is None:
@@ -220,9 +218,7 @@ def audit_line(row: Metrics) -> str:
 
 def problem_lines(row: Metrics, levels: Mapping[str, Sequence[int]]) -> list[tuple[str, str]]:
     """(what, figure) for people: what became of proposals, and what `measured_levels` counts; empty: neither is known.
-
-    That expected values are wrong is known only where something is executed.
-    """
+    That expected values are wrong is known only where something is executed."""
     lines: list[tuple[str, str]] = []
     if (written := number(row, "proposer/written")) is not None:
         total, kinds = _refused(row, "proposer/refused_")

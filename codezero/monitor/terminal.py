@@ -222,10 +222,8 @@ class PlainView:
 
 
 class LiveView:
-    """The view on a terminal, redrawn in place; lines printed meanwhile scroll by above it.
-
-    Before there is one: a line that says what takes time, and since when; it is gone afterwards.
-    """
+    """The view on a terminal, redrawn in place; lines printed meanwhile scroll by above it. Before there is one: a line
+    that says what takes time, and since when; it is gone afterwards."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -35,10 +35,8 @@ INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def clean(text: str, limit: int = 200, *, lines: bool = False) -> str:
-    """Text of others without anything that could act on a terminal, at most `limit` characters.
-
-    Newlines stay when `lines`, else they become spaces. Of a pile of combining marks the first stays.
-    """
+    """Text of others without anything that could act on a terminal, at most `limit` characters. Newlines stay when
+    `lines`, else they become spaces. Of a pile of combining marks the first stays."""
     shown: list[str] = []
     marked = False
     for character in text[: limit + 1].expandtabs(4)[: limit + 1]:
@@ -54,10 +52,8 @@ def clean(text: str, limit: int = 200, *, lines: bool = False) -> str:
 
 
 def sparkline(values: Sequence[float], width: int, *, least_span: float = 0.0) -> str:
-    """`width` block characters, each the mean of its share of `values`; lowest to highest fills the blocks.
-
-    A range under `least_span` is widened around its middle, so that noise does not look like mountains.
-    """
+    """`width` block characters, each the mean of its share of `values`; lowest to highest fills the blocks. A range
+    under `least_span` is widened around its middle, so that noise does not look like mountains."""
     if not values or width < 1:
         return ""
     edges = [column * len(values) // width for column in range(width + 1)]

@@ -117,10 +117,8 @@ def clock(block_time: float | None, round_seconds: float) -> Finding:
 
 
 def judge_clock(synchronised: bool, now: float, block_time: float | None, round_seconds: float) -> Finding:
-    """Say what is certain without a time server. Seconds since 1970.
-
-    A block that is of the future proves that this clock is late; an old one may only mean that there was no newer.
-    """
+    """Say what is certain without a time server. Seconds since 1970. A block that is of the future proves that this
+    clock is late; an old one may only mean that there was no newer."""
     mend = "let the system keep its time (`timedatectl set-ntp true`, or chrony)"
     behind = 0.0 if block_time is None else block_time - now
     if behind > SKEW_WARN:
@@ -190,9 +188,7 @@ def read_hardware(output: bytes, why: str) -> list[Finding]:
 
 def main(overrides: Sequence[str]) -> None:
     """The child: does torch load, does the device compute forward and backward, do the models fit? Until one fails.
-
-    Standard input: the config that `overrides` were composed to, which takes Hydra a third of a second.
-    """
+    Standard input: the config that `overrides` were composed to, which takes Hydra a third of a second."""
     check, config = "torch", msgspec.json.decode(sys.stdin.buffer.read(), type=NodeConfig)
     try:
         import torch

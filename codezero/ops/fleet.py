@@ -105,10 +105,8 @@ def _start(
 
 
 def founded(first: FleetNode, stop: Stop) -> list[str]:
-    """The first node's addresses, once others can join there; none after a request to stop.
-
-    However busy the machine is, a node that lives and goes on logging is waited for. Raises SwarmError.
-    """
+    """The first node's addresses, once others can join there; none after a request to stop. However busy the machine
+    is, a node that lives and goes on logging is waited for. Raises SwarmError."""
     path, output = first.folder / ADDRESSES, first.folder / "output.log"
     reported = time.time()
     while not stop:

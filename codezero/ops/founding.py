@@ -43,8 +43,7 @@ def create_swarm(config: NodeConfig, out: Path, chain: contextlib.ExitStack) -> 
     """Deploy the contract, name this node as the way in, and write the invitation to `out`; lines for the founder.
 
     chain: an embedded one is served until this is closed, so that whoever has the invitation at once finds it there.
-    Raises ConfigError, WalletError, ModelError, ChainError.
-    """
+    Raises ConfigError, WalletError, ModelError, ChainError."""
     if out.exists():
         raise ConfigError(f"{out} exists; an invitation is never overwritten: move it away or choose --out")
     if config.evaluator.kind == "custom":
@@ -100,9 +99,7 @@ def code_of(invitation: Invitation) -> str:
 
 def pulled(code: str, config: NodeConfig, stack: contextlib.ExitStack) -> tuple[Path, Ask | None]:
     """Return the file of the invitation that a code names, and how it was asked for; None: it came at an earlier start.
-
-    Raises InviteError for what is no code, a founder who cannot be reached, and an answer that is not what it names.
-    """
+    Raises InviteError for what is no code, a founder who cannot be reached, and an answer that is not what it names."""
     wanted = terms.decode_code(code)
     path = Path(config.run.directory) / "invitations" / f"{wanted.digest.hex()}.toml"
     if path.exists():
@@ -130,8 +127,7 @@ def joined(place: str, config: NodeConfig) -> list[str]:
     """Return the settings, as overrides, of a node in the swarm of an invitation: a file, or a code for it.
 
     `config` holds what the user set. Raises InviteError for one that was changed, is of another protocol, wants
-    another judge, or whose contract is not the founder's; a chain that does not answer is only warned of.
-    """
+    another judge, or whose contract is not the founder's; a chain that does not answer is only warned of."""
     with contextlib.ExitStack() as stack:
         path, ask = Path(place), None
         if not os.path.exists(place) and not path.suffix:  # a Path would fail on a long one

@@ -290,10 +290,8 @@ def _rope_factors(shape: ConfigFile) -> list[float]:
 
 @contextmanager
 def llama_server(file: Path, tokens: int) -> Generator[tuple[str, str]]:
-    """The address, and the key, of llama.cpp's server with this model and so large a context, until the block ends.
-
-    It is a process of its own: what llama.cpp cannot read ends it. Raises ConfigError and EndpointError.
-    """
+    """The address, and the key, of llama.cpp's server with this model and so large a context, until the block ends. It
+    is a process of its own: what llama.cpp cannot read ends it. Raises ConfigError and EndpointError."""
     need("xllamacpp", "--verify of a GGUF")
     key = secrets.token_hex(16)
     with ExitStack() as stack:
@@ -313,10 +311,8 @@ def llama_server(file: Path, tokens: int) -> Generator[tuple[str, str]]:
 
 
 def greedy_answers(file: Path, prompts: Sequence[str], max_new_tokens: int, room: int) -> list[Completion]:
-    """One to each user's turn, through the file's own chat template. room: tokens of prompt and answer together.
-
-    Raises ConfigError and EndpointError.
-    """
+    """One to each user's turn, through the file's own chat template. room: tokens of prompt and answer together. Raises
+    ConfigError and EndpointError."""
     answers: list[Completion] = []
     with llama_server(file, room) as (address, key):
         line = http.client.HTTPConnection(address, timeout=ANSWER_SECONDS)

@@ -161,8 +161,7 @@ def verify(config: NodeConfig, items: Path, receipt: Path, number: int | None, s
     """Read again: item `number`, else some at random.
 
     Raises EvaluatorError for a receipt that does not hold, ConfigError where that cannot be told: other weights, a
-    file that cannot be read.
-    """
+    file that cannot be read."""
     batch, signed = _read(items, BatchRequest).items, _read(receipt, SignedReceipt)
     with translated(EvaluatorError, str(receipt), EvaluatorError):
         signed.check(batch, holds)

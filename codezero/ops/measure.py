@@ -148,8 +148,7 @@ def _evaluate(
 ) -> tuple[Result, list[TaskOutcome]]:
     """One policy's eval, done again only where its log has no entry. rule: whose score grades; None: nobody's.
 
-    by: all that another grade could come from.
-    """
+    by: all that another grade could come from."""
     samples = request.samples or config.evals.attempts
     choices = Choices(
         set=request.set,
@@ -226,10 +225,8 @@ def examine(config: NodeConfig, say: Say) -> "Metrics":
 
 
 def find_policy(config: NodeConfig, name: str) -> Policy:
-    """`name` empty: the config's solver. Reads every byte of the policy, for its digest.
-
-    Raises CheckpointError for a run without a usable checkpoint, ModelError for no such model.
-    """
+    """`name` empty: the config's solver. Reads every byte of the policy, for its digest. Raises CheckpointError for a
+    run without a usable checkpoint, ModelError for no such model."""
     from codezero.models.digest import weights_digest
 
     for path in (Path(config.run.directory) / name, Path(os.path.expanduser(name))):

@@ -67,8 +67,7 @@ def keep_alive(
 
     command: of the first and of later ones. saved: progress that lasts. most: `deaths` in a row without progress, with
     which the node is given up. obstacle: what any start would fail at now; empty: nothing. note: says what becomes of a
-    node that died, and whether that is the end.
-    """
+    node that died, and whether that is the end."""
     stop, running, kept, first, code = Stop(), list[Child](), saved(), True, DONE
     with stop.on_signals(answer=partial(_answer, running)):
         while not stop:

@@ -57,8 +57,7 @@ def warm(config: NodeConfig, data: str, own: int, steps: int, into: Path, say: S
     """Learn the solutions in `data`, none of a problem of the exam, and write the policy to the folder `into`.
 
     own: not these, but what passes of so many own attempts at each problem. Raises ConfigError, ProblemError,
-    ModelError and SandboxError.
-    """
+    ModelError and SandboxError."""
     if into.exists():
         raise ConfigError(f"--into={into} is there already; name another folder")
     alone = replace(config.evaluator, model="off")  # what is learned here is not judged
@@ -105,10 +104,8 @@ def warm(config: NodeConfig, data: str, own: int, steps: int, into: Path, say: S
 def passing(
     config: NodeConfig, policy: "LoadedModel", problems: Sequence[Problem], samples: int, stack: ExitStack, say: Say
 ) -> list[Solved]:
-    """Attempt each problem so often, and execute that; the different texts that pass.
-
-    Raises ModelError, SandboxError, and ProblemError when none does.
-    """
+    """Attempt each problem so often, and execute that; the different texts that pass. Raises ModelError, SandboxError,
+    and ProblemError when none does."""
     sandbox, step, solved = build_sandbox(config, stack), max(1, ROWS_AT_ONCE // samples), list[Solved]()
     for start in range(0, len(problems), step):
         say(Share("attempting and executing", start, len(problems), " problems"))
@@ -148,8 +145,7 @@ def follow(learner: "TrlLearner", pairs: Sequence[Pair], steps: int, seed: int, 
     """Steps along the gradient of the mean log-likelihood of ROWS answers, all of them equally often; the mean nats of
     a token before each.
 
-    It is that of GRPO's loss where every answer has the advantage 1 and the policy's own probabilities.
-    """
+    It is that of GRPO's loss where every answer has the advantage 1 and the policy's own probabilities."""
     from codezero.solver.batch import Batch, TrainingRow
 
     chance, waiting, nats = random.Random(seed), list[Pair](), list[float]()

@@ -15,8 +15,7 @@ def build_stream(
 ) -> MixedStream:
     """The sources' problems; prints what they are and what stands in for them. Raises ProblemError.
 
-    withheld: what no problem may be like. fits: whether the solver's context holds a problem.
-    """
+    withheld: what no problem may be like. fits: whether the solver's context holds a problem."""
     batch = config.solver.problems_per_iteration
     stream = MixedStream(
         environment, config.data, seed=config.seed, peer_id=peer_id, batch=batch, fits=fits, withheld=withheld

@@ -309,10 +309,8 @@ def _functions(file: SourceFile, tree: ast.Module, asserts: Mapping[str, list[st
 
 
 def read_package(sources: Sequence[SourceFile], say: Say) -> tuple[list[PackageFunction], Counter[str], int]:
-    """Functions that may become problems; how many others have which reason; how many files cannot be read.
-
-    Raises ConfigError for more than MAX_PROBLEMS.
-    """
+    """Functions that may become problems; how many others have which reason; how many files cannot be read. Raises
+    ConfigError for more than MAX_PROBLEMS."""
     asserts, functions, left_out = defaultdict[str, list[str]](list), list[PackageFunction](), Counter[str]()
     unread = 0
     for number, file in enumerate(sorted(sources, key=lambda file: not file.is_test)):  # asserts before functions
@@ -339,9 +337,7 @@ def prove(
     functions: Sequence[PackageFunction], sandbox: Sandbox, screen: Screen, seed: int, say: Say
 ) -> tuple[dict[str, list[dict[str, object]]], Counter[str]]:
     """Rows for training and for the exam, of functions that pass their tests where no stub does; why others are none.
-
-    Raises SandboxError.
-    """
+    Raises SandboxError."""
     left_out = Counter[str]()
     rows: dict[str, list[dict[str, object]]] = {"train": [], "exam": []}
     exam = {function.qualified for function in functions if function.in_exam(seed)}

@@ -108,10 +108,8 @@ class _CodeContests(msgspec.Struct, frozen=True):
 
     @property
     def level(self) -> int | None:
-        """1 to 5 by the rating of Codeforces, else by the difficulty; None where the row says neither.
-
-        Difficulties are 1 EASY to 5 HARDEST, 6 EXTERNAL, and from 7 on the letters of Codeforces' problems, A first.
-        """
+        """1 to 5 by the rating of Codeforces, else by the difficulty; None where the row says neither. Difficulties are
+        1 EASY to 5 HARDEST, 6 EXTERNAL, and from 7 on the letters of Codeforces' problems, A first."""
         if self.cf_rating > 0:
             return 1 + bisect.bisect_right((1000, 1300, 1700, 2200), self.cf_rating)
         named = self.difficulty if self.difficulty < EXTERNAL else self.difficulty - EXTERNAL

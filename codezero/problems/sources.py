@@ -56,8 +56,7 @@ def open_rows(name: str) -> "RowSet":
     """A name of SETS, `hub:USER/NAME`, `@REVISION` for another commit of either, a path, or a function. Reads nothing
     yet.
 
-    Raises ProblemError, and ConfigError for a function that is not there.
-    """
+    Raises ProblemError, and ConfigError for a function that is not there."""
     if is_own_rows(name):
         return RowSet(name, function=load_object(name, "data.sources", ("__call__",)))
     name, columns = parse_columns(name) if not Path(os.path.expanduser(name)).exists() else (name, {})
@@ -89,10 +88,8 @@ class RowSet:
         return self.place is not None
 
     def shards(self) -> list[str]:
-        """Addresses of its files; where some of a folder are named for a split, the training ones.
-
-        Raises ProblemError.
-        """
+        """Addresses of its files; where some of a folder are named for a split, the training ones. Raises
+        ProblemError."""
         if self.function is not None:
             return [self.name]
         with _named_errors(self.name):
@@ -221,10 +218,8 @@ def read_entry(row: Row) -> Problem | FilterRefusal:
 
 
 class DataSource:
-    """counts: what was given and refused, by name, is added to it. wait_seconds: for a block of a remote set.
-
-    The ids given in this epoch are remembered: where the shards change, the cursor begins anew and nothing comes twice.
-    """
+    """counts: what was given and refused, by name, is added to it. wait_seconds: for a block of a remote set. The ids
+    given in this epoch are remembered: where the shards change, the cursor begins anew and nothing comes twice."""
 
     def __init__(
         self, name: str, rows: RowSet, origin: str, screen: Screen, counts: Counter[str], wait_seconds: float
@@ -343,10 +338,8 @@ MAX_HELD_BACK = 10_000  # problems that new ones are compared with
 
 
 def exam_problems(name: str, count: int, *, seed: int, seconds: float) -> list[Problem]:
-    """`count` usable problems of a set or path, the same for the same seed.
-
-    Raises ProblemError when there is none, or it takes longer than `seconds` to read them.
-    """
+    """`count` usable problems of a set or path, the same for the same seed. Raises ProblemError when there is none, or
+    it takes longer than `seconds` to read them."""
     problems = [row.problem for row in _usable(name, seconds, MAX_ROWS, 1)]
     if not problems:
         raise ProblemError(f"{name} has no usable problem")
@@ -359,8 +352,7 @@ def canary_rows(
     """The judge's rows of a source with solutions known to be right, none like what is `withheld`, to which they go.
 
     `whole`: all rows are the judge's. Not `solved`: those without solutions too. Raises ProblemError when there is
-    none, or reading takes longer than `seconds`.
-    """
+    none, or reading takes longer than `seconds`."""
     read = _usable(name, seconds, *((MAX_ROWS, 1) if whole else (CANARY_ROWS, CANARY_EVERY)))
     if not (rows := [row for row in read if (row.right or not solved) and withheld.add(row.problem) is None]):
         lacks = "solutions known to be right" if solved else "problems but those of the exam"

@@ -31,8 +31,7 @@ def pick(
     """At most `places` of what is `offered`, newest first. `usable` is asked once about each that has its turn.
 
     Peers take turns in random order; each gives the newest problem of a level drawn from those it has left. Another
-    peer gets at most PEER_SHARE of the places, also when nobody else offers anything.
-    """
+    peer gets at most PEER_SHARE of the places, also when nobody else offers anything."""
     waiting: defaultdict[str, defaultdict[int, list[Problem]]] = defaultdict(lambda: defaultdict(list))
     for problem in reversed(offered):  # the newest is the first to be taken
         waiting[problem.proposer or ""][problem.level or 0].append(problem)
@@ -145,8 +144,7 @@ class MixedStream(StateFile[_State], file="stream.json", schema=_State):
 
     def metrics(self) -> Metrics:
         """`problems/drawn_<source>`, `problems/refused` and `problems/refused_<reason>`, `problems/outages`;
-        `problems/stand_ins` while sources give nothing.
-        """
+        `problems/stand_ins` while sources give nothing."""
         refused = sum(count for name, count in self._counts.items() if name.startswith("refused_"))
         counts: Metrics = {f"problems/{name}": count for name, count in sorted(self._counts.items())}
         stand_ins: Metrics = {"problems/stand_ins": self.stand_ins} if self.stand_ins else {}

@@ -36,8 +36,7 @@ def build_servers(
     """The decoder over all servers of `config`, which follow the folder `versions`; `stack` ends what is started. None:
     there are none.
 
-    Raises RolloutError for a server that does not start, ConfigError for an address that cannot be listened at.
-    """
+    Raises RolloutError for a server that does not start, ConfigError for an address that cannot be listened at."""
     if not config.rollout.has_servers:
         return None
     from aiohttp import web
@@ -82,8 +81,7 @@ def start_servers(
 ) -> "list[RolloutServer]":
     """`rollout.start` processes on this machine, once they answer.
 
-    weights: folder or address of the versions. beside: a node that learns may have the same card.
-    """
+    weights: folder or address of the versions. beside: a node that learns may have the same card."""
     from codezero.rollout.client import ServerProcess, wait_until_up
 
     rollout, logs = config.rollout, Path(config.run.logs)

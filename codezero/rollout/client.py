@@ -405,8 +405,7 @@ def build_door(servers: Sequence[RolloutServer], token: str, max_body: int) -> w
 def serving(app: web.Application, listen: str, setting: str, token: str, variable: str = TOKEN) -> Generator[int]:
     """While this lasts, `app` is served at `listen`; the port. Raises ConfigError that names the setting.
 
-    variable: of the environment, which holds `token`.
-    """
+    variable: of the environment, which holds `token`."""
     try:
         host, port = host_and_port(listen)
     except ValueError as error:

@@ -123,8 +123,7 @@ def collate(rows: Rows, pad_id: int, device: torch.device) -> dict[str, Tensor]:
     """TRL's batch: prompts [B, P] padded on the left, completions [B, T] on the right, masks 1 where real.
 
     Advantages are [B], and [B, T] where a row has weights of its own for its tokens.
-    A left-padded prompt shifts a row's positions by a constant, which rotary embeddings cannot see.
-    """
+    A left-padded prompt shifts a row's positions by a constant, which rotary embeddings cannot see."""
     prompts, prompted = pad([row.prompt_ids for row in rows], pad_id, device, left=True)
     completions, completed = pad([row.completion_ids for row in rows], pad_id, device)
     pushes = torch.tensor([row.advantage for row in rows], dtype=torch.float32)
@@ -156,8 +155,7 @@ def advantages(rewards_G: Float[Tensor, " group"], scale: str = "none") -> Float
     A = r - mean(r), over the finite rewards. `scale="group"` divides by their standard deviation (Shao et al. 2024,
     DeepSeekMath, section 4.1.2); "none" does not, because that favours questions that are nearly always right or
     wrong (Liu et al. 2025, Dr. GRPO, section 3.1). "mean" divides by their mean, which follows log(success): rare
-    successes count most (Tajwar et al. 2026, "Maximum Likelihood Reinforcement Learning", arXiv 2602.02710).
-    """
+    successes count most (Tajwar et al. 2026, "Maximum Likelihood Reinforcement Learning", arXiv 2602.02710)."""
     known_G = rewards_G.isfinite()
     rewards = rewards_G[known_G]
     if len(rewards) < 2 or rewards.max() - rewards.min() <= LEAST_SPREAD:
@@ -192,9 +190,8 @@ def has_spread(groups: Sequence[ScoredGroup], scale: str = "none") -> bool:
 
 def outcomes(local: Sequence[ScoredGroup], learned: int) -> Metrics:
     """`attempts/...`: what became of own attempts, of which so many entered the update, and what kept the others out.
-
-    Shares of all; one that was cut off is not counted as failing, wrong or right, which are of groups without spread.
-    """
+    Shares of all; one that was cut off is not counted as failing, wrong or right, which are of groups without
+    spread."""
     flat = [not has_spread([scored]) for scored in local]
     kinds, reasons = Counter[str](), dict[str, list[str]]()
     for scored, same in zip(local, flat, strict=True):

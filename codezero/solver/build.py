@@ -58,9 +58,7 @@ def load_policy(config: NodeConfig, say: Say) -> "LoadedModel":
 
 def deal_cards(config: NodeConfig) -> list[dict[str, str]]:
     """The environment of each rank of the trainer; this process keeps the first visible card, without ranks the freest.
-
-    To be called before this process uses a GPU. Raises ConfigError when there are too few.
-    """
+    To be called before this process uses a GPU. Raises ConfigError when there are too few."""
     size = config.trainer.ranks
     visible = [] if not size and is_embedded(config) else find_cards(config.model.device)
     if not size:
@@ -126,8 +124,7 @@ def build_policy(
 
     A trainer has a rank for each of `environments`; this process then holds a copy, and servers hold theirs. All these
     follow the versions in a folder. learned, sampled: called as an update and a draw go on. Raises
-    ModelError, RankError and RolloutError.
-    """
+    ModelError, RankError and RolloutError."""
     from codezero.models.generation import Sampler
     from codezero.solver.remote import Begin, Ranks, RemoteLearner
     from codezero.weights.delta import layout_of

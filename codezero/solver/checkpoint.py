@@ -176,9 +176,7 @@ class CheckpointStore:
 
     def save(self, iteration: int, parts: Mapping[str, Persistent], spare: int | None = None) -> None:
         """Write the parts as the checkpoint of `iteration`, unless it is on disk already; that of `spare` stays too.
-
-        Raises DiskFullError, after which it may be tried again.
-        """
+        Raises DiskFullError, after which it may be tried again."""
         if iteration == self.latest:
             return
         unfinished, final = self.directory / f"{UNFINISHED}{iteration:08d}", self.directory / f"{iteration:08d}"
@@ -233,10 +231,8 @@ class CheckpointStore:
         return next(iter(checkpoints_in(self.directory / BEST)), self.directory / f"{self.latest or 0:08d}")
 
     def restore(self, parts: Mapping[str, Persistent]) -> int:
-        """Load the newest whole checkpoint and return its iteration; 0 when there is none.
-
-        Raises ConfigError when there are checkpoints but `resume` is off, CheckpointError when none can be used.
-        """
+        """Load the newest whole checkpoint and return its iteration; 0 when there is none. Raises ConfigError when
+        there are checkpoints but `resume` is off, CheckpointError when none can be used."""
         folders = checkpoints_in(self.directory)
         if folders and not self.resume:
             raise ConfigError(

@@ -57,8 +57,7 @@ class TrlLearner:
 
     Weights in half precision become float32 (steps of 1e-6 are lost in bfloat16's 8 bits), and the computation stays in
     half precision on CUDA, and in bfloat16 on a CPU that multiplies in it; frozen weights beneath an adapter stay as
-    they are. When memory runs out, passes are smaller from then on. Raises ConfigError where it sees many GPUs.
-    """
+    they are. When memory runs out, passes are smaller from then on. Raises ConfigError where it sees many GPUs."""
 
     def __init__(
         self,
@@ -115,10 +114,8 @@ class TrlLearner:
         self.policy.model.eval()
 
     def update(self, batch: Batch) -> Update:
-        """One pass over the rows, in `minibatches` optimiser steps. Without gradient to follow no weight moves.
-
-        Rows of advantage 0 are not computed (unless a KL leash pulls on them too), but count in the mean.
-        """
+        """One pass over the rows, in `minibatches` optimiser steps. Without gradient to follow no weight moves. Rows of
+        advantage 0 are not computed (unless a KL leash pulls on them too), but count in the mean."""
         live = [row for row in batch.rows if row.completion_ids and (row.advantage or self.config.kl_beta)]
         parts = minibatches(live, self.config.minibatches, self.updates)
         share = batch.token_count / self.config.minibatches

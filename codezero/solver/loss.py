@@ -65,8 +65,7 @@ def own_loss(spec: Any) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
 
     A step takes several passes, and ranks share them. What the function makes of one counts as a mean over its tokens:
     it is weighed by their share of the step's. A mean over rows is therefore that of the step only about. Raises
-    ConfigError, also for what is no number with a gradient.
-    """
+    ConfigError, also for what is no number with a gradient."""
     what = f"solver.loss_function={named(spec)}"
     function = load_object(spec, "solver.loss_function", ("__call__",), LOSSES)
 
@@ -93,18 +92,15 @@ def own_loss(spec: Any) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
 
 def learning_rate(config: SolverConfig, steps: int) -> float:
     """rate / (1 + steps / settle_steps): its sum has no bound, so a run never stops learning; that of its squares has
-    one, so the policy comes to rest (Robbins & Monro 1951). Constant when `settle_steps` is 0.
-    """
+    one, so the policy comes to rest (Robbins & Monro 1951). Constant when `settle_steps` is 0."""
     return config.learning_rate / (1 + steps / config.settle_steps if config.settle_steps else 1)
 
 
 def make_trainer(
     policy: LoadedModel, config: SolverConfig, half: torch.dtype, reference: PreTrainedModel | None
 ) -> GRPOTrainer:
-    """TRL's, for its loss and optimiser: it writes nothing, prints nothing and never generates.
-
-    For a policy that computes in `half`, which on CUDA may have 16 bits. reference: of the KL term.
-    """
+    """TRL's, for its loss and optimiser: it writes nothing, prints nothing and never generates. For a policy that
+    computes in `half`, which on CUDA may have 16 bits. reference: of the KL term."""
     from datasets import Dataset  # nobody waits for these before something is learned
     from trl import GRPOConfig, GRPOTrainer
     from trl.trainer.utils import add_fused_lm_head

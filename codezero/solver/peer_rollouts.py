@@ -63,8 +63,7 @@ def least_window(logprobs: Sequence[float]) -> float:
 def program_weights(spans: Spans | None, offsets: Spans, finished: bool) -> Weights:
     """1 for the tokens that lie in the program, and for EOS behind one where the attempt is `finished`; else 0.
 
-    spans: see `Verdict.program`; None: every token counts. offsets: [T] the characters of each token, [start, end).
-    """
+    spans: see `Verdict.program`; None: every token counts. offsets: [T] the characters of each token, [start, end)."""
     inside = [1.0] * len(offsets)
     if spans is not None:
         program = bytearray(max((end for _, end in (*offsets, *spans)), default=0))
@@ -156,8 +155,7 @@ class PeerReader(NamedTuple):
     ) -> External:
         """At most `external.groups` of the peers' groups, with at most `max_rows` rows in all.
 
-        local: the own groups, which share their mean with peers' at the same problem. passing: whom to learn from.
-        """
+        local: the own groups, which share their mean with peers' at the same problem. passing: whom to learn from."""
         refused: Counter[str] = Counter()
         others = [scored for scored in peers if scored.group.peer_id != self.own_peer_id]
         refused["own"] = len(peers) - len(others)
@@ -251,10 +249,8 @@ class _State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PeerFilter(StateFile[_State], file="gate.json", schema=_State):
-    """A peer's lead: how much more than this node it earns on problems of the same level, both by the own judge.
-
-    lead <- 0.9 lead + 0.1 (its group's mean reward - own mean reward at that level), from 0 on; passes from -MARGIN on.
-    """
+    """A peer's lead: how much more than this node it earns on problems of the same level, both by the own judge. lead
+    <- 0.9 lead + 0.1 (its group's mean reward - own mean reward at that level), from 0 on; passes from -MARGIN on."""
 
     def __init__(self) -> None:
         self.memory = _State({}, {})

@@ -35,8 +35,7 @@ class ShardedLearner(TrlLearner):
     """A `TrlLearner` whose methods every rank calls alike; `logprobs` and the figures of `update` are those of all.
 
     The process group exists. Computes in bfloat16 where the policy has it, with float32 weights, gradients and moments.
-    Memory that does not suffice ends this rank: the others wait in a collective, where nothing can be tried again.
-    """
+    Memory that does not suffice ends this rank: the others wait in a collective, where nothing can be tried again."""
 
     def __init__(self, *given: Any, tokens_per_pass: int, **options: Any) -> None:
         """tokens_per_pass: most tokens, padding included, in a pass of this rank, unless one row has more."""

@@ -79,10 +79,8 @@ class GrpoSolver(StateFile[_Counters], file="solver.json", schema=_Counters):
         return [group(at, completions) for at, completions in enumerate(groups)]
 
     def short_of(self, scored: Sequence[ScoredGroup]) -> int:
-        """Number of problems that an iteration needs beside those of `scored`, to replace groups without spread.
-
-        DAPO's dynamic sampling (Yu et al. 2025, section 3.2), but never more than `refill` batches in all.
-        """
+        """Number of problems that an iteration needs beside those of `scored`, to replace groups without spread. DAPO's
+        dynamic sampling (Yu et al. 2025, section 3.2), but never more than `refill` batches in all."""
         batch = self.config.problems_per_iteration
         useful = sum(has_spread([group]) for group in scored)
         return max(0, min(batch - useful, int(self.config.refill * batch) - len(scored)))

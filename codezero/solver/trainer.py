@@ -43,10 +43,8 @@ def main() -> None:
 
 
 def serve(channel: Channel) -> None:
-    """Carry out the commands, which every rank receives in the same order, until one fails or the node is gone.
-
-    The rank of number 0 publishes the policy and answers.
-    """
+    """Carry out the commands, which every rank receives in the same order, until one fails or the node is gone. The
+    rank of number 0 publishes the policy and answers."""
     warnings = BufferingHandler(sys.maxsize)
     warnings.setLevel(logging.WARNING)
     logging.getLogger().addHandler(warnings)

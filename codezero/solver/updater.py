@@ -135,8 +135,7 @@ def second_moment_weights(current: Lines, sampled: Lines, advantages: Sequence[f
 
     Harmful are tokens that are pushed on in the direction they have moved in: A > 0 and r > 1, or A < 0 and r < 1. A
     clipped token has no gradient, which is what weight 0 says. The clip is AstraFlow's reading: the largest squares of
-    harmful tokens are dropped until the mean of the rest is below BUDGET, and tau^2 is the largest that is left.
-    """
+    harmful tokens are dropped until the mean of the rest is below BUDGET, and tau^2 is the largest that is left."""
     logs = [[a - b for a, b in zip(*rows, strict=True)] for rows in zip(current, sampled, strict=True)]
     harmful = [log * log for row, weight in zip(logs, advantages, strict=True) for log in row if log * weight > 0]
     tau = math.inf

@@ -17,10 +17,8 @@ from codezero.system.files import write_atomic
 
 
 def start_network(config: NodeConfig, peer_id: str, folder: Path, stack: ExitStack) -> NetworkProcess | None:
-    """The process that speaks to peers, starting; None: the swarm is this node alone.
-
-    Raises IdentityError where this peer runs already.
-    """
+    """The process that speaks to peers, starting; None: the swarm is this node alone. Raises IdentityError where this
+    peer runs already."""
     if config.swarm.kind == "local":
         lock = IdentityLock(Path(config.swarm.identity), folder / FOLDER)
         lock.take()
@@ -55,10 +53,8 @@ def visit_through(network: NetworkProcess | None) -> Callable[[ExitStack], Calla
 
 
 def visitor(stack: ExitStack) -> Callable[[str, bytes, float], bytes]:
-    """`NetworkProcess.ask` for whoever runs no node, as a peer of the moment, until `stack` is closed.
-
-    Raises SwarmError.
-    """
+    """`NetworkProcess.ask` for whoever runs no node, as a peer of the moment, until `stack` is closed. Raises
+    SwarmError."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="codezero-visitor-")))
     settings = network_settings(SwarmConfig(kind="local", identity=str(folder / "visitor.pem")))
     Identity.load_or_create(Path(settings.identity))

@@ -172,8 +172,7 @@ def network_of(address: str) -> str:
 class FeedbackExchange:
     """Feedback tells a proposer alone how its problems went; it is sent once, and lost when the peer is not there.
 
-    `on_feedback` gets what peers send, schema-checked and within their allowance.
-    """
+    `on_feedback` gets what peers send, schema-checked and within their allowance."""
 
     def __init__(
         self, transport: Transport, trust: PeerTrust, refuse: Refuse, on_feedback: Callable[[PeerFeedback], None]

@@ -82,9 +82,7 @@ class Listener:
 
     async def poll(self, round_number: int) -> None:
         """Read some places of this round and the last, and pull what is announced there, if the trainer has room.
-
-        Pulling groups uses up the budget; anything else costs none.
-        """
+        Pulling groups uses up the budget; anything else costs none."""
         if self._budget <= 0 and not self.market:
             return
         self._all_round = self._polls == 0 or (self._polls + self._phase) % ALL_ROUND_EVERY == 0
@@ -402,8 +400,7 @@ class Exchange:
     def open_round(self, round_number: int, *, hungry: bool = True, environment: bytes = b"") -> None:
         """Open a round; older ones but the last are forgotten. `hungry`: refill the pull budget.
 
-        environment: as in a header; groups and problems of others are left where they are.
-        """
+        environment: as in a header; groups and problems of others are left where they are."""
         self.listener.environment = environment
         if round_number != self.validator.round:
             self.listener.idle = 0

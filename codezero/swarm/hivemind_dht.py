@@ -123,8 +123,7 @@ class Storage(DHTLocalStorage):
     """hivemind's, bounded in bytes. Drops records at random from the fullest place: by expiry, as hivemind does, a
     flood of long-lived records would drive out everybody else's.
 
-    knows: whose records stay, as long as there are others to drop: of peers that sent something fine.
-    """
+    knows: whose records stay, as long as there are others to drop: of peers that sent something fine."""
 
     def __init__(self, knows: Callable[[str], bool] = lambda _: False) -> None:
         super().__init__()

@@ -30,8 +30,7 @@ class HivemindSwarm(Swarm):
     That process refuses what breaks a bound (`exchange.py`, `records.py`); bodies are decoded once more here. Token ids
     of a peer pass only when they are of the own tokenizer, and its problems are claims.
 
-    `tokenizer_digest` (64 hex digits) names the tokenizer that makes our token ids.
-    """
+    `tokenizer_digest` (64 hex digits) names the tokenizer that makes our token ids."""
 
     def __init__(
         self, network: NetworkProcess, environment: Environment, peer_id: str, tokenizer_digest: str = NO_TOKENIZER

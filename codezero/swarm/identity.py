@@ -124,9 +124,7 @@ def open_to_all(peer: str) -> bool:
 
 class AllowList:
     """The peers that a text file names: one peer id a line; `#` begins a comment. A change counts within CHECK_SECONDS.
-
-    Used from one thread. `clock` gives seconds, from any start.
-    """
+    Used from one thread. `clock` gives seconds, from any start."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises ConfigError for a file that is missing, larger than MAX_LIST, or has a line that is no peer id."""

@@ -247,10 +247,8 @@ class ReachServicer(ServicerBase):
 
 
 async def is_reachable(node: DHTNode, swarm: str, port: int, knows: Callable[[str], bool]) -> bool | None:
-    """Have connected peers dial back to this node; one success is enough. None: unknown.
-
-    Peers outside the own local network come first, and known ones: others could keep everybody from keeping records.
-    """
+    """Have connected peers dial back to this node; one success is enough. None: unknown. Peers outside the own local
+    network come first, and known ones: others could keep everybody from keeping records."""
 
     def is_global(address: Multiaddr) -> bool:
         match = DIRECT_ADDRESS.match(str(address))

@@ -110,8 +110,7 @@ class ShardEstimate:
     """The present number of shards, a power of two, estimated from how full the places are that were read.
 
     A DHT key is sent whole, so a place must stay small in a swarm of any size. Nodes with different estimates still
-    meet, as readers try other numbers too.
-    """
+    meet, as readers try other numbers too."""
 
     def __init__(self, random: Random) -> None:
         self._random = random

@@ -239,10 +239,8 @@ class IdentityLock:
         replace_file(self._file, msgspec.json.encode(ready))
 
     def clean(self) -> None:
-        """Kill the daemon of a dead network process and remove its sockets, if they are still there.
-
-        The socket's random name in its command line tells the daemon from another process that was given its id.
-        """
+        """Kill the daemon of a dead network process and remove its sockets, if they are still there. The socket's
+        random name in its command line tells the daemon from another process that was given its id."""
         ready, self._ready = self._ready, None
         if ready is None or not ready.sockets:
             return

@@ -99,8 +99,7 @@ class PeerTrust:
 
     member: whether a peer id belongs to the swarm; others are refused and take no memory.
     clock: seconds since 1970. Set back, it prolongs a quarantine, or ends it where that would be absurd.
-    Ids must be proven by the transport or a signature, else one peer could blame another.
-    """
+    Ids must be proven by the transport or a signature, else one peer could blame another."""
 
     def __init__(self, member: Members, clock: Callable[[], float] = time.time, limits: Limits | None = None) -> None:
         self._member, self._clock, self._limits = member, clock, limits or Limits()
@@ -174,10 +173,8 @@ class PeerTrust:
         return 1 / (1 + (CEILING * self._limits.threshold if self.refusal(peer) else penalty))
 
     def shares(self, peers: Collection[str]) -> dict[str, float]:
-        """Weigh draws among these peers, above 0: `chance`, as far as it is earned.
-
-        All who never sent a fine body weigh together at most a third of those who did.
-        """
+        """Weigh draws among these peers, above 0: `chance`, as far as it is earned. All who never sent a fine body
+        weigh together at most a third of those who did."""
         records = {peer: self._records.get(peer) for peer in peers}
         earned = {peer: min(1.0, kept.bodies / EARNED) for peer, kept in records.items() if kept and kept.bodies}
         shares = {peer: self.chance(peer) * earned.get(peer, 1 / EARNED) for peer in records}

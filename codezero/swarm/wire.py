@@ -260,10 +260,8 @@ def encode_body(groups: Sequence[RolloutGroup], *, peer: str, round_number: int)
 
 
 def decode_body(data: bytes) -> tuple[str, int, tuple[RolloutGroup, ...]]:
-    """Return peer, round, and that peer's groups of that round. Raises WireRefusal.
-
-    Of a problem that is derived only `id`, `source`, `level` and `item` are there; `derive` gives the rest.
-    """
+    """Return peer, round, and that peer's groups of that round. Raises WireRefusal. Of a problem that is derived only
+    `id`, `source`, `level` and `item` are there; `derive` gives the rest."""
     body = decode(inflate(data), GroupsBody, ItemGroupsBody)
     if isinstance(body, ItemGroupsBody):
         problems = [_item(body, group.item) for group in body.groups]

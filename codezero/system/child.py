@@ -38,10 +38,8 @@ def python(*words: str) -> list[str]:
 
 
 class Child(subprocess.Popen[bytes]):
-    """A process that gets SIGTERM when this one is gone, provided that it calls `signals.end_with_parent`.
-
-    It has a session of its own: Ctrl-C in the terminal reaches this process alone.
-    """
+    """A process that gets SIGTERM when this one is gone, provided that it calls `signals.end_with_parent`. It has a
+    session of its own: Ctrl-C in the terminal reaches this process alone."""
 
     def __init__(self, command: Sequence[str], *, env: Mapping[str, str] = os.environ, **options: Any) -> None:
         """options: those of Popen; stdin is DEVNULL unless it is given. Raises OSError."""
@@ -79,10 +77,8 @@ class Child(subprocess.Popen[bytes]):
 
 
 class Channel:
-    """Messages over one end of a socket pair, as msgpack behind their length.
-
-    Raises EOFError when the other end is closed, TimeoutError at a deadline, a time.monotonic(); neither is recovered.
-    """
+    """Messages over one end of a socket pair, as msgpack behind their length. Raises EOFError when the other end is
+    closed, TimeoutError at a deadline, a time.monotonic(); neither is recovered."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end

@@ -79,8 +79,7 @@ def full(folder: Path) -> str:
 def replacing(path: Path, *, private: bool = False, durable: bool = False) -> Generator[IO[bytes]]:
     """A file that takes the place of `path` once the block has ended well, and is removed otherwise. For one writer.
 
-    private: mode 0600. durable: on the disk before it takes the place. Raises OSError.
-    """
+    private: mode 0600. durable: on the disk before it takes the place. Raises OSError."""
     part = path.with_name(f"{path.name}.part")
     part.unlink(missing_ok=True)  # of a process that was killed
     try:
@@ -191,9 +190,7 @@ class Lock:
 
     def take(self, shared: bool = False) -> bool:
         """Take it, if it is free. Never waits. A shared lock goes together with other shared ones. False once closed.
-
-        Raises `refusal`.
-        """
+        Raises `refusal`."""
         with translated(self._refusal, f"{self._path} cannot be locked", OSError, mend=LOCAL):
             return not self._file.closed and take_lock(self._file.fileno(), shared=shared)
 
@@ -264,10 +261,8 @@ def refuse(fault: ProblemError, bad: BadRows | None) -> None:
 
 
 def json_lines(file: BufferedReader, longest: int) -> Iterator[bytes]:
-    """Each line, blank ones too, or each item of an array; of one above `longest` bytes one byte more than that.
-
-    Raises OSError, and ValueError for what is no JSON, is torn, or unpacks to more than it may.
-    """
+    """Each line, blank ones too, or each item of an array; of one above `longest` bytes one byte more than that. Raises
+    OSError, and ValueError for what is no JSON, is torn, or unpacks to more than it may."""
     packed = file.peek(2)[:2] == GZIP
     room = UNPACKED + RATIO * os.fstat(file.fileno()).st_size if packed else MAX_ARRAY
     stream = cast(BufferedReader, gzip.GzipFile(fileobj=file)) if packed else file

@@ -50,9 +50,7 @@ class LoopThread:
 
 def check_url(url: str, name: str, *, plain_http: bool = False, mend: str = "it would end up in logs") -> str:
     """`url` if it may be asked; `name` is the setting that holds it. Raises ConfigError, without repeating the URL.
-
-    Plain http goes to this machine only, unless `plain_http`: between machines anyone could read and change it.
-    """
+    Plain http goes to this machine only, unless `plain_http`: between machines anyone could read and change it."""
     try:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or not url.isprintable():

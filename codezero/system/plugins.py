@@ -28,10 +28,8 @@ _loading = RLock()
 
 
 class _Beside:
-    """The last finder of modules: the ones that a setting names, and what such a module imports from its own folder.
-
-    It is asked after everything that is installed, and only for these importers: no folder gets into `sys.path`.
-    """
+    """The last finder of modules: the ones that a setting names, and what such a module imports from its own folder. It
+    is asked after everything that is installed, and only for these importers: no folder gets into `sys.path`."""
 
     def __init__(self) -> None:
         self.named: set[str] = set()  # packages and modules that are looked for in the working directory
@@ -58,8 +56,7 @@ def load_object(spec: str | Mapping[str, Any], key: str, needs: Sequence[str] = 
 
     A class is called without arguments, the `_target_` of a mapping with the mapping's other entries as they are: a
     `_target_` within them is not followed. All else is returned as it is. needs: what the object must have. group: of
-    entry points, behind `codezero.`. Raises ConfigError of one line.
-    """
+    entry points, behind `codezero.`. Raises ConfigError of one line."""
     place, attribute, what = _parts(spec, key, group)
     with _loading:
         target: Any = _module(place, what)
@@ -94,9 +91,7 @@ def file_of(spec: str | Mapping[str, Any], key: str, group: str = "") -> Path:
 @contextmanager
 def blamed(kind: type[CodeZeroError], what: str) -> Generator[None]:
     """Raise `kind` for whatever else the user's code raises in the block: one line that says what, the cause and where.
-
-    Code that leaves, as by sys.exit, does not decide how the process ends: it is an OwnCodeError.
-    """
+    Code that leaves, as by sys.exit, does not decide how the process ends: it is an OwnCodeError."""
     try:
         yield
     except (kind, OwnCodeError):

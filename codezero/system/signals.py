@@ -65,10 +65,8 @@ class Overdue(BaseException):
 
 
 class Stop:
-    """False until a stop is requested.
-
-    No threading.Event: set by a signal handler, it may wait for ever for the lock that its own thread holds in `wait`.
-    """
+    """False until a stop is requested. No threading.Event: set by a signal handler, it may wait for ever for the lock
+    that its own thread holds in `wait`."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
@@ -99,8 +97,7 @@ class Stop:
         from the start (nohup) stays so.
 
         seconds: from the request until Overdue is raised inside; 0: never. answer: is called for every signal, at once
-        and in another thread; a second one has no other effect then. For the main thread.
-        """
+        and in another thread; a second one has no other effect then. For the main thread."""
         old = {which: signal.getsignal(which) for which in (*asking(), signal.SIGALRM)}
 
         def receive(which: int, _frame: object) -> None:
@@ -133,10 +130,8 @@ class Stop:
 
 @contextlib.contextmanager
 def within_cpu(seconds: float) -> Generator[None]:
-    """Raise TimeoutError in the block once this process has computed for `seconds` in it.
-
-    In the main thread alone, where signals arrive; a block elsewhere, and one inside a library, goes on.
-    """
+    """Raise TimeoutError in the block once this process has computed for `seconds` in it. In the main thread alone,
+    where signals arrive; a block elsewhere, and one inside a library, goes on."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -155,10 +150,8 @@ def within_cpu(seconds: float) -> Generator[None]:
 
 @contextlib.contextmanager
 def _answering(answer: Answer) -> Generator[None]:
-    """Call `answer` for each signal in a thread of its own.
-
-    Python's handlers wait while the main thread is in a library; its C handler, which writes to a pipe, does not.
-    """
+    """Call `answer` for each signal in a thread of its own. Python's handlers wait while the main thread is in a
+    library; its C handler, which writes to a pipe, does not."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
 
@@ -195,10 +188,8 @@ def again(which: signal.Signals) -> str:
 
 
 def leave(which: signal.Signals, record: Callable[[], object]) -> NoReturn:
-    """End this process with 128 + the signal's number once `record` has returned, after 3 s at the latest.
-
-    Nothing is unwound: each child ends by itself when this process does, as after a kill.
-    """
+    """End this process with 128 + the signal's number once `record` has returned, after 3 s at the latest. Nothing is
+    unwound: each child ends by itself when this process does, as after a kill."""
     limit = threading.Timer(3.0, os._exit, (128 + which,))
     limit.daemon = True
     limit.start()
@@ -223,8 +214,7 @@ def end_with_parent() -> None:
 def backoff(failures: int, first: float, longest: float) -> float:
     """Return seconds before the next try: first * 2^(failures - 1), at most `longest`, shortened at random by half.
 
-    failures: in a row, 1 or more. Nodes that failed together must not come back together.
-    """
+    failures: in a row, 1 or more. Nodes that failed together must not come back together."""
     return min(first * 2.0 ** min(failures - 1, 32), longest) * _jitter(0.5, 1.0)
 
 

@@ -41,8 +41,7 @@ class Persistent(Protocol):
 class StateFile(Generic[T]):
     """A `Persistent` whose state is one JSON file: `class Part(StateFile[State], file="part.json", schema=State)`.
 
-    optional: a missing file, as of earlier versions, reads as `{}`. nested: parts with files in the same folder.
-    """
+    optional: a missing file, as of earlier versions, reads as `{}`. nested: parts with files in the same folder."""
 
     _file: ClassVar[str]
     _schema: ClassVar[Any]

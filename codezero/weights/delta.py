@@ -164,10 +164,8 @@ def state_of(blob: bytes) -> str:
 
 
 def apply(weights: Weights, blob: bytes) -> None:
-    """Bring `weights` to where the delta leads.
-
-    Raises WeightsError when it begins elsewhere or any bit was changed; the weights are untouched then.
-    """
+    """Bring `weights` to where the delta leads. Raises WeightsError when it begins elsewhere or any bit was changed;
+    the weights are untouched then."""
     content = memoryview(blob)[:-DIGEST]
     if not blob.startswith(MAGIC):
         raise WeightsError("this is no delta of weights")

@@ -144,8 +144,7 @@ class Publisher:
     def publish(self, number: int, tensors: Mapping[str, Tensor], *, anchor: bool = False) -> PolicyVersion:
         """The weights as a delta, and as an anchor if asked for, when one is due, or where that is the smaller.
 
-        number: above those before, or the list begins anew. Raises OSError or WeightsError: nothing was published.
-        """
+        number: above those before, or the list begins anew. Raises OSError or WeightsError: nothing was published."""
         if self._versions and number <= self._versions[-1].number:
             self._newest, self._versions = None, ()
         weights, blob, before = weights_of(tensors), b"", self._newest

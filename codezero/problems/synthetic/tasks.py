@@ -108,10 +108,8 @@ def _bind(apply: Callable[[Any, Any], Any], op: Op) -> Callable[[Any], Any]:
 
 
 def mutate(spec: Spec, random: Random) -> Spec:
-    """Another program with the same arguments: a step dropped, branches swapped, an operation or constant changed.
-
-    It may compute the same on many inputs; whether tests tell the two apart is for the caller to find out.
-    """
+    """Another program with the same arguments: a step dropped, branches swapped, an operation or constant changed. It
+    may compute the same on many inputs; whether tests tell the two apart is for the caller to find out."""
     while (mutant := _mutate_once(spec, random)) == spec:
         pass
     return mutant
@@ -212,8 +210,7 @@ class SyntheticTask(NamedTuple):
 def make_task(random: Random, level: int | None = None, *, held_out: bool = False) -> SyntheticTask:
     """One task; the same state of `random` gives the same task. `level` None draws it uniformly from 1..5.
 
-    held_out: of a composition that no training problem has.
-    """
+    held_out: of a composition that no training problem has."""
     level = random.choice(LEVELS) if level is None else level
     spec = sample_spec(random, level)
     while is_held_out(spec) is not held_out:
@@ -240,9 +237,7 @@ def held_out(count: int, seed: int) -> list[Problem]:
 
 def mutants(task: SyntheticTask, random: Random, count: int, style: Random | None = None) -> list[str]:
     """Up to `count` distinct wrong solutions, each failing at least one of the task's tests; in any style with `style`.
-
-    Fewer are returned where the neighbourhood of a small program holds no more.
-    """
+    Fewer are returned where the neighbourhood of a small program holds no more."""
     wrong: dict[Spec, None] = {}
     for _ in range(20 * count):
         if len(wrong) == count:
