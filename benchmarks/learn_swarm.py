@@ -246,9 +246,9 @@ class Scoring:
         self.score = self.evaluator.score
 
     def grader(self) -> Any:
-        from codezero.evals.grading import ScoreGrader
+        from codezero.evals.grading import EvaluatorGrader
 
-        return ScoreGrader(self.evaluator)
+        return EvaluatorGrader(self.evaluator)
 
     def unasked(self) -> None:
         """Nobody is held against a score."""

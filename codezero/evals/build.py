@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from codezero.config import NodeConfig
 from codezero.environment import Environment
 from codezero.errors import ProblemError
-from codezero.evals.grading import SandboxGrader, ScoreGrader, codes_of, judged_group, problem_of
+from codezero.evals.grading import EvaluatorGrader, SandboxGrader, codes_of, judged_group, problem_of
 from codezero.evals.sets import HELD_OUT, PUBLISHED, find_set, read_tasks
 from codezero.evals.task import EvalTask, task_of
 from codezero.evaluator.base import ScoredEvaluator
@@ -81,7 +81,7 @@ def build_exam(
 
     real, block = bool(exam.control) or config.evals.sources != [HELD_OUT], config.answer.block
     if isinstance(evaluator, ScoredEvaluator):
-        grader = ScoreGrader(evaluator)
+        grader = EvaluatorGrader(evaluator)
     else:
         sandbox = build_sandbox(config, stack) if real else stack.enter_context(MontySandbox())
         grader = SandboxGrader(sandbox, block)

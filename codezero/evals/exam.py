@@ -9,11 +9,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple
 
 from codezero.config import EvalsConfig, SolverConfig
 from codezero.errors import ProblemError
-from codezero.evals.figures import pass_at_k
 from codezero.evals.grading import Grader, codes_of, judged_group
 from codezero.evals.task import EvalTask
 from codezero.evaluator.base import Evaluator
@@ -21,13 +19,8 @@ from codezero.models.base import GroupSampler
 from codezero.stats import bounded_interval
 from codezero.types import Completion, Metrics, mean
 
-Truths = Sequence[Sequence[bool | None]]
-
-
-class Executed(NamedTuple):
-    attempts: list[list[Completion]]  # [tasks, samples]
-    passed: Truths  # [tasks, samples]; None: undecided
-    control: Metrics
+Truths = Sequence[Sequence[bool | None]]  # [tasks, samples]; None: undecided
+Executed = tuple[list[list[Completion]], Truths, Metrics]  # attempts and what passed, and the control's figures
 
 
 @dataclass(slots=True)
@@ -78,20 +71,20 @@ class HeldOutExam:
         if begun is None or (under_way and not (wait or under_way.done())):
             return {}
         self._begun = self._under_way = None
-        executed = under_way.result() if under_way else self._execute()
-        drew, judged = {draw.version for row in executed.attempts for draw in row}, Metrics()
+        attempts, passed, control = under_way.result() if under_way else self._execute()
+        drew, judged = {draw.version for row in attempts for draw in row}, Metrics()
         if self.evaluator is not None:
-            pairs = zip(self.tasks, executed.attempts, strict=True)
+            pairs = zip(self.tasks, attempts, strict=True)
             groups = [judged_group(task, tried, codes_of(task, tried, self.block)) for task, tried in pairs]
-            judged = self.evaluator.witness(self.evaluator.score(groups), executed.passed)
-        rows = zip(executed.attempts, executed.passed, strict=True)
+            judged = self.evaluator.witness(self.evaluator.score(groups), passed)
+        rows = zip(attempts, passed, strict=True)
         # different texts among the attempts at a problem that passed; the mean is over the problems that were solved
         solutions = [{each.text for each, truth in zip(*row, strict=True) if truth} for row in rows]
         return (
-            executed_metrics(executed.passed, self.tasks, self.settings, self.grader.label)
+            executed_metrics(passed, self.tasks, self.settings, self.grader.label)
             | {"eval/set": self.name, "eval/iteration": begun[0], "eval/versions": len(drew)}
             | {"eval/distinct_solutions": mean(len(texts) for texts in solutions if texts)}
-            | executed.control
+            | control
             | judged
             | {"eval/seconds": time.monotonic() - begun[1]}
         )
@@ -105,7 +98,7 @@ class HeldOutExam:
         if self.control:
             grades = self.grader.grade(self.control, self._attempt(self.control))
             control["eval/control"] = mean(grade.passed for row in grades for grade in row if grade.passed is not None)
-        return Executed(attempts, passed, control)
+        return attempts, passed, control
 
     def _attempt(self, tasks: Sequence[EvalTask]) -> list[list[Completion]]:
         """[tasks, samples]"""
@@ -128,22 +121,19 @@ def executed_metrics(passed: Truths, tasks: Sequence[EvalTask], settings: EvalsC
     known = [truths for truths in decided if truths]
     averages, n = [fmean(truths) for truths in known], settings.attempts
     # Undecided attempts shrink n: the problem then stands for pass@(what is left).
-    passes = [pass_at_k(len(truths), sum(truths), len(truths)) for truths in known]
-    average_low, average_high = bounded_interval(averages, seed=settings.seed) if averages else (None, None)
-    pass_low, pass_high = bounded_interval(passes, seed=settings.seed) if passes else (None, None)
+    passes = [float(any(truths)) for truths in known]
     attempts = sum(map(len, passed))
     measured: Metrics = {
         f"eval/average_at_{n}": mean(averages),
-        "eval/ci_low": average_low,
-        "eval/ci_high": average_high,
         f"eval/pass_at_{n}": mean(passes),
-        "eval/pass_ci_low": pass_low,
-        "eval/pass_ci_high": pass_high,
         "eval/source": label,
         "eval/unknown_share": (attempts - sum(map(len, decided))) / attempts if attempts else None,
         "eval/problems": len(averages),
         "eval/shares": packed_shares([mean(truths) for truths in decided]),
     }
+    for prefix, shares in (("eval/ci", averages), ("eval/pass_ci", passes)):
+        low, high = bounded_interval(shares, seed=settings.seed) if shares else (None, None)
+        measured |= {f"{prefix}_low": low, f"{prefix}_high": high}
     by_task = list(zip(tasks, decided, strict=True))
     return measured | {
         f"eval/level_{level}": mean(fmean(row) for task, row in by_task if row and task.level == level)

@@ -14,9 +14,9 @@ from codezero.code.answer import read_answer
 from codezero.code.assertions import MAX_CASE
 from codezero.code.parsing import fence
 from codezero.evals.task import EvalTask, jobs, program
-from codezero.evaluator.base import Evaluator
+from codezero.evaluator.base import Evaluator, ScoredEvaluator
 from codezero.sandbox.base import ALL_HOLD, TRUTH, Execution, Outcome, Sandbox, failed, unknown
-from codezero.types import BELIEF, Completion, Problem, RolloutGroup, Source, problem_id
+from codezero.types import BELIEF, Completion, Problem, RolloutGroup, Source, Verdict, problem_id
 
 EXECUTED, JUDGED, SCORED = "executed", "judged", "scored"
 ATTEMPT_SECONDS = 120.0  # for all the tests of one attempt, by the clock; what has not failed by then is undecided
@@ -106,48 +106,28 @@ class SandboxGrader:
         return doubt or bare
 
 
-class ScoreGrader:
-    """Grades by an environment's rule, which the evaluator applies. An attempt passes with the full score."""
-
-    label = SCORED
-
-    def __init__(self, evaluator: Evaluator) -> None:
-        self._evaluator = evaluator
-
-    def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[Completion]]) -> list[list[Grade]]:
-        """[tasks, samples] Raises EvaluatorError."""
-        groups = [
-            RolloutGroup(problem_of(task), tuple(tried), peer_id=EXAMINED, round=0, policy_step=0)
-            for task, tried in zip(tasks, attempts, strict=True)
-        ]
-        return [
-            [Grade(each.correctness == 1.0 if each.trainable else None, each.reasons[0]) for each in scored.verdicts]
-            for scored in self._evaluator.score(groups)
-        ]
-
-
-class JudgeGrader:
-    """Grades by reading. An attempt passes when the judge rather believes it than not."""
-
-    label = JUDGED
+class EvaluatorGrader:
+    """Grades by an evaluator. An attempt passes when a judge rather believes it than not, or with the full score of an
+    environment's rule."""
 
     def __init__(self, evaluator: Evaluator, block: str = "best") -> None:
-        self._evaluator, self._block = evaluator, block
+        self._evaluator, self._block, self._scored = evaluator, block, isinstance(evaluator, ScoredEvaluator)
+        self.label, self._least = (SCORED, 1.0) if self._scored else (JUDGED, BELIEF)
 
     def grade(self, tasks: Sequence[EvalTask], attempts: Sequence[Sequence[Completion]]) -> list[list[Grade]]:
         """[tasks, samples] Raises EvaluatorError."""
-        read = [codes_of(task, tried, self._block) for task, tried in zip(tasks, attempts, strict=True)]
-        groups = [judged_group(task, tried, codes) for task, tried, codes in zip(tasks, attempts, read, strict=True)]
-        return [
-            [
-                Grade(each.correctness >= BELIEF if each.trainable else None, ", ".join(each.reasons[:1]), code is None)
-                for each, code in zip(scored.verdicts, codes, strict=True)
-            ]
-            for scored, codes in zip(self._evaluator.score(groups), read, strict=True)
-        ]
+        pairs = list(zip(tasks, attempts, strict=True))
+        read = [[None] * len(tried) if self._scored else codes_of(task, tried, self._block) for task, tried in pairs]
+        groups = [judged_group(task, tried, codes) for (task, tried), codes in zip(pairs, read, strict=True)]
+        scored = self._evaluator.score(groups)
+        return [list(map(self._grade, group.verdicts, codes)) for group, codes in zip(scored, read, strict=True)]
+
+    def _grade(self, verdict: Verdict, code: str | None) -> Grade:
+        passed = verdict.correctness >= self._least if verdict.trainable else None
+        return Grade(passed, ", ".join(verdict.reasons[:1]), code is None and not self._scored)
 
 
-Grader = SandboxGrader | JudgeGrader | ScoreGrader
+Grader = SandboxGrader | EvaluatorGrader
 
 
 def problem_of(task: EvalTask) -> Problem:

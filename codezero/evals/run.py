@@ -24,7 +24,7 @@ from msgspec import Meta
 from codezero.config import EvalsConfig
 from codezero.errors import ConfigError, translated
 from codezero.evals.figures import Choices, TaskOutcome
-from codezero.evals.grading import Grader
+from codezero.evals.grading import Grade, Grader
 from codezero.evals.task import EvalTask
 from codezero.models.base import GroupSampler
 from codezero.system.files import Lock
@@ -221,19 +221,7 @@ class EvalRun:
         grader = self.grader()
         self.say(Share(self.name, number * BATCH, self.count, " problems"))
         grades = grader.grade(tasks, sampled.attempts)
-        attempts = [
-            [
-                GradedAttempt(
-                    grade.passed,
-                    grade.reason if grade.passed is None else "",
-                    truncated=not attempt.finished,
-                    without_code=grade.without_code,
-                    base=grade.base,
-                )
-                for grade, attempt in zip(*row, strict=True)
-            ]
-            for row in zip(grades, sampled.attempts, strict=True)
-        ]
+        attempts = [list(map(_graded, *row)) for row in zip(grades, sampled.attempts, strict=True)]
         self.log.write(first, {number: (graded := GradedBatch(sampled.tasks, attempts))})
         return graded
 
@@ -242,29 +230,27 @@ class EvalRun:
         sampler = self.sampler()
         self.say(Share(self.name, number * BATCH, self.count, " problems"))
         missing = {each: tasks for each, tasks in together.items() if self.log.sampled(each, first) is None}
-        drawn = iter(
-            sampler.sample(
-                [task.prompt for tasks in missing.values() for task in tasks],
-                group_size=self.samples - first,
-                max_new_tokens=self.choices.max_new_tokens,
-                temperature=self.choices.temperature,
-                generator_seed=batch_seed(self.choices.seed, number, first),
-            )
+        drawn = sampler.sample(
+            [task.prompt for tasks in missing.values() for task in tasks],
+            group_size=self.samples - first,
+            max_new_tokens=self.choices.max_new_tokens,
+            temperature=self.choices.temperature,
+            generator_seed=batch_seed(self.choices.seed, number, first),
         )
+        texts = ([replace(attempt, token_ids=(), logprobs=()) for attempt in group] for group in drawn)
         return {
-            each: SampledBatch(
-                [task.name for task in tasks],
-                [
-                    [replace(attempt, token_ids=(), logprobs=()) for attempt in group]
-                    for group in islice(drawn, len(tasks))
-                ],
-            )
+            each: SampledBatch([task.name for task in tasks], list(islice(texts, len(tasks))))
             for each, tasks in missing.items()
         }
 
     def _check(self, written: Sequence[str], tasks: Sequence[EvalTask]) -> None:
         if list(written) != [task.name for task in tasks]:
             raise ConfigError(f"{self.log.path} is of other tasks; move it away to begin anew")
+
+
+def _graded(grade: Grade, attempt: Completion) -> GradedAttempt:
+    reason = grade.reason if grade.passed is None else ""
+    return GradedAttempt(grade.passed, reason, not attempt.finished, grade.without_code, grade.base)
 
 
 def batch_seed(seed: int, batch: int, first: int = 0) -> int:

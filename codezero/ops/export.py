@@ -28,7 +28,7 @@ from codezero.environments.build import build_environment
 from codezero.environments.tasks import TaskEnvironment
 from codezero.errors import ConfigError, DiskFullError, ModelChoiceError, ModelError
 from codezero.evals.figures import Difference, TaskOutcome, compare
-from codezero.evals.grading import Grader, SandboxGrader, ScoreGrader
+from codezero.evals.grading import EvaluatorGrader, Grader, SandboxGrader
 from codezero.evals.sets import HELD_OUT
 from codezero.evals.task import task_of
 from codezero.evaluator.base import ScoredEvaluator
@@ -281,7 +281,7 @@ def _verify(
     with ExitStack() as stack:
         graders: list[Grader] = []
         if isinstance(environment, TaskEnvironment):
-            graders.append(ScoreGrader(ScoredEvaluator(environment)))
+            graders.append(EvaluatorGrader(ScoredEvaluator(environment)))
         else:
             graders.append(SandboxGrader(build_sandbox(config, stack), config.answer.block))
         label = graders[0].label

@@ -24,7 +24,7 @@ from codezero.environments.tasks import TaskEnvironment
 from codezero.errors import CheckpointError, ConfigError, ModelChoiceError, ModelError, translated
 from codezero.evals.build import build_exam, build_exam_tasks
 from codezero.evals.figures import Choices, Report, Result, TaskOutcome, compare, figures_of
-from codezero.evals.grading import EXECUTED, JUDGED, SCORED, Grader, JudgeGrader, SandboxGrader, ScoreGrader
+from codezero.evals.grading import EXECUTED, JUDGED, SCORED, EvaluatorGrader, Grader, SandboxGrader
 from codezero.evals.run import EvalRequest, EvalRun, EvaluationLog
 from codezero.evals.sets import HELD_OUT, NO_PRELUDE, PUBLISHED, digest_files, find_set, read_tasks
 from codezero.evals.task import EvalTask, task_of
@@ -94,10 +94,10 @@ def measure(config: NodeConfig, request: EvalRequest, say: Say) -> Report:
         @functools.cache
         def grader() -> Grader:
             if rule is not None:
-                return ScoreGrader(ScoredEvaluator(rule))
+                return EvaluatorGrader(ScoredEvaluator(rule))
             if request.judged:
                 canaries = build_canaries(config, Novelty(), stack, say)
-                return JudgeGrader(build_evaluator(config, canaries, stack, say), block)
+                return EvaluatorGrader(build_evaluator(config, canaries, stack, say), block)
             return SandboxGrader(build_sandbox(config, stack), block)
 
         evals = [_evaluate(config, request, policy, tasks, grader, say, rule) for policy in policies]

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from codezero.code.assertions import Example, parse_cases
 from codezero.errors import ProblemError
@@ -19,10 +19,6 @@ MAX_BYTES = 16 * 1024  # longest code, and longest assertions together; longer o
 MAX_OUTPUT_BYTES = 256 * 1024  # a program that prints more, and more than twice what is wanted, is wrong
 
 LACKS = "lacks the package "  # begins the reason of an execution that would need another package; its name follows
-
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
-
 
 _BLANK = " \t\r\f\v"
 _WORDS = re.compile(f"[{_BLANK}]+")
@@ -121,20 +117,16 @@ class Sandbox(AbstractContextManager["Sandbox"], ABC):
     def close(self) -> None: ...
 
     def run_many(self, jobs: Sequence[Job]) -> list[Execution]:
-        """`run` for each, in order."""
-        return self.each(self.run, jobs)
+        """`run` for each, `workers` at once, in order. Raises what the first of them raises."""
+        if self.workers == 1:
+            return [self.run(job) for job in jobs]
+        with ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox") as pool:
+            return list(pool.map(self.run, jobs))
 
     def run_distinct(self, jobs: Iterable[Job]) -> dict[Job, Execution]:
         """`run` for each different job: execution is deterministic, so once is enough."""
         distinct = list(dict.fromkeys(jobs))
         return dict(zip(distinct, self.run_many(distinct), strict=True))
-
-    def each(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-        """`work` on each item, `workers` at once, in order. Raises what the first of them raises."""
-        if self.workers == 1:
-            return [work(item) for item in items]
-        with ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox") as pool:
-            return list(pool.map(work, items))
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -104,7 +104,7 @@ class MontySandbox(Tier):
                 self._feed(before, f"{_whole(with_stand_ins(program))}\nNone", FINISHED, printed=printed)
             except pydantic_monty.MontyError as error:
                 fault = explain_exit(error, program)
-            if printed.full:
+            if printed.left < 0:
                 fault = failed(f"prints more than {most} bytes")
             yield fault or "".join(printed.texts)
 
@@ -133,19 +133,14 @@ class _Printed:
     """Collects what a program prints to stdout, and not much more than it may."""
 
     def __init__(self, most: int) -> None:
-        self.texts: list[str] = []
-        self._bytes, self._most = 0, most
-
-    @property
-    def full(self) -> bool:
-        return self._bytes > self._most
+        self.texts, self.left = list[str](), most  # bytes
 
     def __call__(self, stream: str, text: str) -> None:
-        if self.full:
+        if self.left < 0:
             raise BrokenPipeError  # ends a program that would go on printing until its time is over
         if stream == "stdout":
             self.texts.append(text)
-            self._bytes += len(text.encode("utf-8", "surrogatepass"))
+            self.left -= len(text.encode("utf-8", "surrogatepass"))
 
 
 def _whole(code: str) -> str:
@@ -169,8 +164,6 @@ _KINDS: dict[str, type] = {
     for kind in vars(library).values()
     if isinstance(kind, type)
 } | {"function": types.FunctionType}
-
-
 _fault = functools.partial(failed, provisional=True)
 
 

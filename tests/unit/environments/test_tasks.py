@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from codezero.environments.code import CodeEnvironment
 from codezero.environments.tasks import Task
 from codezero.errors import ConfigError, EvaluatorError, OwnCodeError, ProblemError
-from codezero.evals.grading import ScoreGrader
+from codezero.evals.grading import EvaluatorGrader
 from codezero.evals.task import task_of
 from codezero.evaluator.base import ScoredEvaluator
 from codezero.problems.filters import Novelty, Screen
@@ -134,7 +134,7 @@ def test_an_exam_passes_full_scores_alone() -> None:
     environment = sums(score=lambda task, answer: float(answer))
     problem = environment.generate("a")
     task, group = task_of(problem, environment.prompt), attempts(problem, "1", "0.9", "crash")
-    (grades,) = ScoreGrader(ScoredEvaluator(environment)).grade([task], [group.completions])
+    (grades,) = EvaluatorGrader(ScoredEvaluator(environment)).grade([task], [group.completions])
     assert [grade.passed for grade in grades] == [True, False, None]
 
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from codezero.code.answer import read_answer
 from codezero.errors import ConfigError
 from codezero.evals.figures import Choices, TaskOutcome, compare, figures_of, paired_bootstrap, pass_at_k
-from codezero.evals.grading import Grade, JudgeGrader, SandboxGrader
+from codezero.evals.grading import EvaluatorGrader, Grade, SandboxGrader
 from codezero.evals.run import EvalRun, EvalTotals, EvaluationLog, batch_seed
 from codezero.evals.task import EvalTask
 from codezero.sandbox.base import ALL_HOLD, Execution, Job, Sandbox, failed, unknown
@@ -242,7 +242,7 @@ class Believer:
 def test_the_judge_reads_the_whole_program() -> None:
     task = EvalTask("t", "p", ("{}",), after="print(Solution())")
     tried = [[Completion(text, (), (), True) for text in ("```python\nx\n```", "nothing", "```python\nodd\n```")]]
-    (grades,) = JudgeGrader(Believer()).grade([task], tried)  # pyright: ignore[reportArgumentType]
+    (grades,) = EvaluatorGrader(Believer()).grade([task], tried)  # pyright: ignore[reportArgumentType]
     assert [grade.passed for grade in grades] == [True, False, None]
 
 

@@ -9,7 +9,7 @@ import pytest
 from builders.hostile_programs import FORGE
 
 from codezero.sandbox import jail
-from codezero.sandbox.base import Execution, Job, Outcome
+from codezero.sandbox.base import Execution, Job, Outcome, failed
 from codezero.sandbox.bubblewrap import BubblewrapSandbox, TieredSandbox
 from codezero.sandbox.jail import Jail
 from codezero.sandbox.jail_main import ANSWER
@@ -200,7 +200,13 @@ def test_results_do_not_depend_on_how_many_run_at_once(sandbox: BubblewrapSandbo
 
 def test_as_many_as_workers_run_at_once_and_a_fault_of_one_is_raised() -> None:
     barrier = threading.Barrier(3, timeout=5)
-    with MontySandbox(workers=3) as sandbox:
-        assert sandbox.each(lambda n: barrier.wait() * 0 + n, range(3)) == [0, 1, 2]
+
+    class Meeting(MontySandbox):
+        def run(self, job: Job) -> Execution:
+            barrier.wait()
+            return failed(str(2 // int(job.code)))
+
+    with Meeting(workers=3) as sandbox:
+        assert [each.reason for each in sandbox.run_many([Job(text, ()) for text in "123"])] == ["2", "1", "0"]
         with pytest.raises(ZeroDivisionError):
-            sandbox.each(lambda n: 1 // n, [1, 0, 1])
+            sandbox.run_many([Job(text, ()) for text in "101"])
