@@ -12,16 +12,9 @@ if TYPE_CHECKING:
     from codezero.types import Completion, Problem, RolloutGroup, ScoredGroup, Verdict
 
 __all__ = [
-    "CodeZeroError",
-    "Completion",
-    "NodeConfig",
-    "Problem",
-    "RolloutGroup",
-    "ScoredGroup",
-    "Verdict",
-    "__version__",
+    "CodeZeroError", "Completion", "NodeConfig", "Problem", "RolloutGroup", "ScoredGroup", "Verdict", "__version__",
     "compose",
-]
+]  # fmt: skip
 _HOMES = {"CodeZeroError": "errors", "NodeConfig": "config", "compose": "settings"}
 """Where the public names are that are not in `types`."""
 # No library reports on its user, here and in children: each reads its variable when it is imported, after this.

@@ -3,8 +3,7 @@
 Ahead, servers go on sampling while the learner takes its step. As many groups wait or are under way as keep the servers
 busy through an update, and never more than `max_staleness` updates can use (Fu et al. 2025, "AReaL", equation 3).
 Without servers a thread samples the next batch meanwhile, from the policy before the step. Judging stays in the node's
-own thread.
-"""
+own thread."""
 
 import dataclasses
 import logging

@@ -1,7 +1,6 @@
 """The seam of what is learned. All parts but those of the environment `code` itself know a task through this alone.
 
-`environments/` has the implementations, docs/environments.md says how to write one.
-"""
+`environments/` has the implementations, docs/environments.md says how to write one."""
 
 from abc import ABC, abstractmethod
 

@@ -3,8 +3,7 @@
 Read this file first. `run_node` makes each part with the builder of its own package; `train` is the loop, in which
 every paragraph of an iteration stands under one line. A lost peer, a silent judge or an absent coordinator costs one
 step of one iteration and is counted (`Run.tolerate`); a judge that fails again and again, and any other error, ends the
-node. `role=proposer` has a script of its own, in `propose.py`.
-"""
+node. `role=proposer` has a script of its own, in `propose.py`."""
 
 import signal
 from collections.abc import Mapping, Sequence

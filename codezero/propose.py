@@ -1,8 +1,7 @@
 """`role=proposer`: it only writes problems, so that one strong machine serves a swarm of laptops.
 
 It learns their difficulty from peers' feedback: propose -> rest -> feedback -> difficulty. Points it earns come from
-others' votes; it submits none itself.
-"""
+others' votes; it submits none itself."""
 
 import signal
 import time

@@ -1,7 +1,6 @@
 """One run: the signals, limits, rows and checkpoints of a node's iterations, and the only place that survives errors.
 
-`node.py` and `propose.py` compose a `Run` and write what an iteration is.
-"""
+`node.py` and `propose.py` compose a `Run` and write what an iteration is."""
 
 import contextlib
 import logging

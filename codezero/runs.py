@@ -2,8 +2,7 @@
 
 `<run.directory>/<run.name>/` holds run.json (the choices that cannot change within a run, and whose checkpoint it began
 with, if anybody's), checkpoints/, metrics.jsonl, report.md and curve.png; besides, what no checkpoint takes back: trust
-in peers (swarm/) and the outbox. One process owns it at a time; the lock goes with the process.
-"""
+in peers (swarm/) and the outbox. One process owns it at a time; the lock goes with the process."""
 
 import contextlib
 import itertools

@@ -3,8 +3,7 @@
 `configs/local.yaml` lies in the folder a command is started in, beside swarm.pem and runs/, and every command reads it.
 Each place is a layer of values by dotted key. Hydra decides which of the shipped files count, as the chosen groups
 (`profile: peer`) say; a scalar stays the text that was written until pydantic parses and checks it, once, with all the
-others. A mistake is one line that names the key and the nearest right one.
-"""
+others. A mistake is one line that names the key and the nearest right one."""
 
 import contextlib
 import dataclasses

@@ -1,7 +1,6 @@
 """The data that flows between the parts. No torch, no I/O.
 
-Legend for shapes: G completions in a group, T tokens in a completion.
-"""
+Legend for shapes: G completions in a group, T tokens in a completion."""
 
 import hashlib
 from collections.abc import Iterable, Sequence

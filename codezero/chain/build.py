@@ -66,7 +66,7 @@ def build_chain(
     Raises ConfigError, WalletError, ForeignOwnerError, and ChainError when the embedded chain does not start."""
     settings, invitation = config.chain, config.swarm.invitation
     if settings.kind == "clock":
-        return ChainParts(rounds.ClockCoordinator(settings.round_seconds), rounds.NoOutbox())
+        return ChainParts(rounds.ClockCoordinator(settings.round_seconds), Outbox())
     from codezero.chain.contract import ContractCoordinator, Registry, Sender, StageManager, own_contracts
     from codezero.chain.gateway import ChainGateway
     from codezero.chain.outbox import ChainOutbox

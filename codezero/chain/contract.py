@@ -5,8 +5,7 @@ and another is signed only when the account has used its nonce. A process that w
 account's next nonce, and so does whoever comes after: of both one is mined, and the contract counts nothing twice.
 
 On the embedded chain the contract is deployed once, by whoever comes first, and accounts are filled by a faucet. Beside
-training a node opens rounds, and lists the registered peers.
-"""
+training a node opens rounds, and lists the registered peers."""
 
 import contextlib
 import fcntl

@@ -2,8 +2,7 @@
 
 `Chain` has the methods of JSON-RPC that web3 libraries need (ethereum.github.io/execution-apis), and `codezero_fund`.
 A block is one SQLite transaction, on disk (WAL, synchronous=FULL) when its method returns. py-evm never deletes a trie
-node, so every COMPACT_EVERY blocks those that only states older than the newest STATES use are dropped.
-"""
+node, so every COMPACT_EVERY blocks those that only states older than the newest STATES use are dropped."""
 
 import re
 import secrets

@@ -1,8 +1,7 @@
 """A node's hold on the embedded chain: it finds the process that serves a directory, or starts one.
 
 A process that was started so inherits `serving.lock`, and ends when nobody holds `users.lock` any more. Locks are
-flock(2), which kill -9 frees.
-"""
+flock(2), which kill -9 frees."""
 
 import subprocess
 import threading
@@ -15,7 +14,7 @@ import msgspec
 
 from codezero.errors import ChainError, ConfigError
 from codezero.system.child import python
-from codezero.system.files import UNDECODABLE, Lock, read_json, set_aside
+from codezero.system.files import UNDECODABLE, Lock, read_known, set_aside
 
 SERVING, USERS, ENDPOINT, LOG = "serving.lock", "users.lock", "endpoint.json", "chain.log"
 HOST = "127.0.0.1"
@@ -41,10 +40,7 @@ class ChainEndpoint(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, path: Path) -> "ChainEndpoint | None":
         """As last written in a directory, perhaps by a process that is no more. None: nothing readable."""
-        try:
-            return read_json(path / ENDPOINT, cls, 4096)
-        except (OSError, ValueError):
-            return None
+        return read_known(path / ENDPOINT, cls, 4096)
 
     def answers(self) -> bool:
         """Is the very process that wrote this reached there? Another program on its old port is not."""

@@ -1,7 +1,6 @@
 """The process that serves the embedded chain: JSON-RPC over HTTP on loopback, batches included.
 
-No web page reaches it: another Host (DNS rebinding), any Origin, and any content type but JSON are refused.
-"""
+No web page reaches it: another Host (DNS rebinding), any Origin, and any content type but JSON are refused."""
 
 import asyncio
 import inspect
@@ -149,12 +148,7 @@ class RpcServer:
 
 
 def serve(
-    path: Path,
-    announce: Callable[[ChainEndpoint], None],
-    *,
-    port: int = 0,
-    chain_id: int | None = None,
-    while_used: bool = False,
+    path: Path, announce: Callable[[ChainEndpoint], None], *, port: int, chain_id: int | None, while_used: bool = False
 ) -> signal.Signals | None:
     """Serve a chain until a signal, or, with `while_used`, until nobody holds a handle; what ended it.
 

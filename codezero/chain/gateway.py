@@ -1,8 +1,7 @@
 """The invitation, and JSON-RPC with the chain of this machine, for newcomers through the port of the founder's node.
 
 A newcomer may do what a node of the swarm has to: read the swarm's own contract, and send it transactions. None of its
-own code runs on the founder's chain, so that no call takes long, and the chain's file grows slowly.
-"""
+own code runs on the founder's chain, so that no call takes long, and the chain's file grows slowly."""
 
 import threading
 import time

@@ -1,8 +1,7 @@
 """The invitation, `swarm.toml`: all that a newcomer needs to join a swarm, every field signed by its founder.
 
 And the code by which a newcomer joins: where the founder's node is, and which invitation it has to give. The text is
-`cz1`, the version, and base58 with a checksum of a few fields as msgpack: one word, easily copied.
-"""
+`cz1`, the version, and base58 with a checksum of a few fields as msgpack: one word, easily copied."""
 
 import hashlib
 import re

@@ -3,8 +3,7 @@
 A round is sealed when it is over and training has moved on (or `settle_seconds` have passed), or `submit_after` seconds
 after its first points; then its mean reward and its vote are tried until they are accepted or refused for good. Points
 that come for a sealed round count in the next one that is not. A killed process may have submitted what its file does
-not know as settled: the contract refuses it a second time, and it is settled then.
-"""
+not know as settled: the contract refuses it a second time, and it is settled then."""
 
 import contextlib
 import logging

@@ -1,8 +1,7 @@
 """web3's connection to one chain through one or several endpoints, which are tried in turn and not trusted.
 
 An endpoint can refuse or lie, but it cannot fill memory, hold a caller longer than the deadline, send a request
-elsewhere, or make one fail in an unnamed way. What a lie could cost is bounded in `contract.py`.
-"""
+elsewhere, or make one fail in an unnamed way. What a lie could cost is bounded in `contract.py`."""
 
 import itertools
 import time

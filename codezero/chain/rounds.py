@@ -1,7 +1,6 @@
 """The open round, read from a chain in the background, or from the clock where there is none.
 
-Nothing heavy is imported here.
-"""
+Nothing heavy is imported here."""
 
 import logging
 import math
@@ -9,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from codezero.chain.base import Coordinator, Outbox
+from codezero.chain.base import Coordinator
 from codezero.chain.errors import ChainUnreachableError
 from codezero.errors import ChainError
 
@@ -93,10 +92,3 @@ class ClockCoordinator(Coordinator):
 
     def current_round(self) -> int:
         return math.floor(self._now() / self._round_seconds)
-
-
-class NoOutbox(Outbox):
-    """Without a chain points stay at home."""
-
-    def add(self, iteration: int, round_number: int, reward: float, vote: str | None) -> None:
-        """Send nothing."""

@@ -4,8 +4,7 @@ A key leaves its file only into memory. A key or passphrase never comes from a c
 machine can see. The other process serves
 
     POST {url}/api/sign-transaction   {"transaction": the fields of `transaction_fields`}
-    200 {"raw": "0x..", "address": "0x.."}    401, 403: the token is not accepted    409: nobody is logged in
-"""
+    200 {"raw": "0x..", "address": "0x.."}    401, 403: the token is not accepted    409: nobody is logged in"""
 
 import contextlib
 import getpass

@@ -2,8 +2,7 @@
 
 Models write prose, examples, drafts and several blocks. The text alone decides, never what passes: of several versions
 the last counts, as for a person who reads, so an attempt that hedges with two programs earns what the last one earns.
-A block that does not define what is asked for (an example, a session, tests) is no version.
-"""
+A block that does not define what is asked for (an example, a session, tests) is no version."""
 
 import ast
 import re

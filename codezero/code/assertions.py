@@ -1,7 +1,6 @@
 """Tests as data: the calls that assertions make, or what stands on stdin and must stand on stdout. Nothing is run.
 
-Calls are found anywhere inside an assertion, because real tests wrap them: `set(f(..)) == set(..)`.
-"""
+Calls are found anywhere inside an assertion, because real tests wrap them: `set(f(..)) == set(..)`."""
 
 import ast
 import functools

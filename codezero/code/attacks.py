@@ -3,8 +3,7 @@
 One is an object that is equal to whatever a test expects. An honest `__eq__` compares something of `self` with
 something of `other`. Whatever does not, or is hung on a class in a way that hides what it does, is called rigged.
 Ordering alone may be constant: people break ties in heaps so. What a solution reaches for beyond its own computation
-is looked at first: `reaches` is a flaw, some of it mere habit; `seizes` has no honest use in an answer to tests.
-"""
+is looked at first: `reaches` is a flaw, some of it mere habit; `seizes` has no honest use in an answer to tests."""
 
 import ast
 import re

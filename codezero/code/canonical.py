@@ -2,8 +2,7 @@
 
 Removed: comments, docstrings, bare constants, annotations, statements and branches that cannot run, helpers and
 imports that the entry point cannot reach, and text that talks to the judge. Locals, parameters and helpers are renamed
-by structure. The result is for reading; nothing runs it.
-"""
+by structure. The result is for reading; nothing runs it."""
 
 import ast
 import keyword

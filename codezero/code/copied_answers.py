@@ -1,8 +1,7 @@
 """Answers copied from the tests: an input and its expected value both stand in the code as data.
 
 Only constants are compared, so the form of the data does not matter (branches, tables, defaults, packed strings, small
-sums). What is computed from the input before it is looked up is not found here.
-"""
+sums). What is computed from the input before it is looked up is not found here."""
 
 import ast
 import re

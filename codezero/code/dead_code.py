@@ -1,8 +1,7 @@
 """Dead code: statements that can never run, and those in a function whose absence nobody could notice.
 
 The latter are variables that are never read, `x = x`, bare names. Only what cannot fail goes: taking away a statement
-that raises would repair a program that was wrong.
-"""
+that raises would repair a program that was wrong."""
 
 import ast
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,6 @@
 """Entry points of solutions: the function that tests call, or the whole program that reads stdin and writes stdout.
 
-Programs are examined as `canonical.py` leaves them, so a `print` in a function that nothing calls does not count.
-"""
+Programs are examined as `canonical.py` leaves them, so a `print` in a function that nothing calls does not count."""
 
 import ast
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,7 @@
 """Programs that are probably wrong, made from programs that are probably right: known answers for testing a judge.
 
 `mutate_code` makes one small slip; `transplant` lets a program answer another problem's question. Untrusted source goes
-through `worker.py`. A mutant may still be right (an operand that does not matter, a branch never taken).
-"""
+through `worker.py`. A mutant may still be right (an operand that does not matter, a branch never taken)."""
 
 import ast
 import keyword

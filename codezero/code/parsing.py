@@ -1,8 +1,7 @@
 """Parsing of foreign source within bounds. Nothing is run.
 
 `ast.parse` can exhaust memory or the stack on hostile text, so untrusted source is read in the child process of
-`worker.py`; the bounds here keep the ordinary case cheap.
-"""
+`worker.py`; the bounds here keep the ordinary case cheap."""
 
 import ast
 import builtins

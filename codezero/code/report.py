@@ -6,8 +6,7 @@ the judge (quarantine), and milder flaws. Reads untrusted text: call it through 
 `program_spans` says which characters of an attempt are its program: those that a node may learn from another peer. A
 judge reads canonical code, so whatever that leaves out (words around the fence, comments, docstrings, annotations, dead
 statements, unused imports and variables) earns its reward with any text in it, and would be learned with it (arXiv
-2511.09780, "Hail to the Thief").
-"""
+2511.09780, "Hail to the Thief")."""
 
 import ast
 import io

@@ -2,8 +2,7 @@
 
 The new names depend on structure alone: two programs that differ only in how locals, parameters and helpers are called
 come out the same. The entry point, imports, attributes, class members and names nobody binds (builtins, mistakes) keep
-theirs, and no new name ever captures one of them: renaming must not repair a program that was wrong.
-"""
+theirs, and no new name ever captures one of them: renaming must not repair a program that was wrong."""
 
 import ast
 import itertools

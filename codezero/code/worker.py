@@ -2,8 +2,7 @@
 
 A child holds no model and no secret, may use so much memory and so much CPU time per completion, and is replaced
 when it dies. A completion that kills it is unparseable; one that it did not answer for (a busy or stopped machine) is
-"could not tell".
-"""
+"could not tell"."""
 
 import contextlib
 import hashlib

@@ -195,4 +195,5 @@ def chain_dev(options: argparse.Namespace) -> int:
         answer(options, place, f"chain {chain.chain_id} at {chain.url}, kept in {options.data}; Ctrl-C ends it")
         sys.stdout.flush()
 
-    return common.INTERRUPTED if serve(options.data, announce, port=options.port) == signal.SIGINT else DONE
+    ended = serve(options.data, announce, port=options.port, chain_id=None)
+    return common.INTERRUPTED if ended == signal.SIGINT else DONE

@@ -1,8 +1,7 @@
 """The work of `codezero judge FILE.jsonl` and `codezero ask`: verdicts on written attempts, and on those of one task.
 
 A line of the file holds a problem and its completions; a line out holds their verdicts. All lines are bounded, read and
-checked before the first is judged, and those that cannot be used are named.
-"""
+checked before the first is judged, and those that cannot be used are named."""
 
 import contextlib
 import dataclasses

@@ -2,8 +2,7 @@
 bets, prices and records of a run's prediction market.
 
 Nothing is trained, and nothing but references is executed, by `data check` in the sandbox; what lies on the hub is
-fetched as a run would fetch it.
-"""
+fetched as a run would fetch it."""
 
 import argparse
 import contextlib

@@ -1,8 +1,7 @@
 """Commands that measure: `eval` (an exam, or a published set), `ask` (one task), `judge`, `bench`; `export` takes home.
 
 `judge FILE`: verdicts on attempts; `judge rate`: judges compared; `judge serve`: the judge for other programs;
-`judge verify`: did it read them?
-"""
+`judge verify`: did it read them?"""
 
 import argparse
 import os

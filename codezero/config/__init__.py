@@ -2,8 +2,7 @@
 
 YAML under `configs/` holds values only; these classes are the schema that `settings.compose` checks it against.
 `learning.py`: models, what they learn from; `judging.py`: who says what is right. What is at odds among them is here,
-and which of them name code of the user's own.
-"""
+and which of them name code of the user's own."""
 
 import re
 from collections.abc import Iterator

@@ -1,7 +1,6 @@
 """The environment `code`: questions that a Python function or program answers, judged by a model that reads it.
 
-It is the one whose problems travel whole: they are written by models and people, and derived by nobody.
-"""
+It is the one whose problems travel whole: they are written by models and people, and derived by nobody."""
 
 from random import Random
 

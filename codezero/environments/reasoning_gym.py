@@ -1,8 +1,7 @@
 """Tasks of the library reasoning-gym: a generator for each name, with the levels of its own curriculum.
 
 Anybody chooses level and index, and answers with any text. So those names are refused where the library would run an
-answer as Python, be held up by one, take long to draw a task, or draw another one in another process.
-"""
+answer as Python, be held up by one, take long to draw a task, or draw another one in another process."""
 
 # pyright: reportUnknownMemberType=false
 

@@ -1,8 +1,7 @@
 """Environments whose problems every node derives, and whose answers a rule scores: from a taskset of the user's own.
 
 A taskset is a function from (level, index) to a task, and a score. Nothing that a peer sends of such a problem is
-believed: a node derives it again, and scores its answers again.
-"""
+believed: a node derives it again, and scores its answers again."""
 
 import functools
 import hashlib

@@ -1,7 +1,6 @@
 """Single-turn tasksets of the library `verifiers` (its `verifiers.v1`) as an environment. Needs the extra `verifiers`.
 
-Not here: tools, several turns, containers, and judges behind endpoints; tasks that need such are refused.
-"""
+Not here: tools, several turns, containers, and judges behind endpoints; tasks that need such are refused."""
 
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
 

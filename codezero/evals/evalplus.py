@@ -2,8 +2,7 @@
 
 Fields: task_id, prompt, entry_point, canonical_solution, base_input, plus_input, atol; in MBPP+ also assertion. A
 program reads arguments from stdin, a list of calls, and prints what the function returns for each. So does the
-reference, in the same sandbox; `sandbox/values.py` compares the two outside, by EvalPlus's rule.
-"""
+reference, in the same sandbox; `sandbox/values.py` compares the two outside, by EvalPlus's rule."""
 
 import inspect
 import json

@@ -1,8 +1,7 @@
 """The held-out exam: sample attempts, execute or score them, and ask the judge about the very same attempts.
 
 Executed truth stands beside the reward and never in it: nothing measured here reaches the learner. An attempt whose
-execution could not be decided is left out and shown, never counted as wrong.
-"""
+execution could not be decided is left out and shown, never counted as wrong."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -131,9 +130,10 @@ def executed_metrics(passed: Truths, tasks: Sequence[EvalTask], settings: EvalsC
         "eval/problems": len(averages),
         "eval/shares": packed_shares([mean(truths) for truths in decided]),
     }
-    for prefix, shares in (("eval/ci", averages), ("eval/pass_ci", passes)):
-        low, high = bounded_interval(shares, seed=settings.seed) if shares else (None, None)
-        measured |= {f"{prefix}_low": low, f"{prefix}_high": high}
+    ends = (("eval/ci_low", "eval/ci_high"), averages), (("eval/pass_ci_low", "eval/pass_ci_high"), passes)
+    for names, shares in ends:
+        interval = bounded_interval(shares, seed=settings.seed) if shares else (None, None)
+        measured |= dict(zip(names, interval, strict=True))
     by_task = list(zip(tasks, decided, strict=True))
     return measured | {
         f"eval/level_{level}": mean(fmean(row) for task, row in by_task if row and task.level == level)

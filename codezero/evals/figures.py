@@ -1,7 +1,6 @@
 """The figures of an eval and of a comparison of two: each with its interval, its label, and what it is a share of.
 
-Legend for shapes: P problems.
-"""
+Legend for shapes: P problems."""
 
 import hashlib
 import math

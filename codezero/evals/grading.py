@@ -1,8 +1,7 @@
 """Who says whether an attempt passes: the sandbox, by running it ("executed"), the judge, by reading ("judged"), or the
 environment's own rule ("scored").
 
-What could not be decided is None, is shown, and never counts as wrong.
-"""
+What could not be decided is None, is shown, and never counts as wrong."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence

@@ -4,8 +4,7 @@ Memory is that of a few batches, whatever the set's size. The log is an SQLite f
 sampling, which others may read meanwhile. The attempts at a batch are on disk before they are graded; sandbox and judge
 grade the same attempts. What it holds already is not done again, so an eval that is killed goes on and samples nothing
 twice, and one of more samples draws the missing ones; the model and the grader are not even loaded when there is
-nothing left for them.
-"""
+nothing left for them."""
 
 import contextlib
 import hashlib

@@ -8,8 +8,7 @@ sandbox can inspect what they compare; in three tasks, which loop, `check` is ca
 2108.07732. LiveCodeBench (Jain et al. 2024, arXiv 2403.07974): private tests are JSON text as one pickled string,
 compressed by zlib, in base64. No pickle is loaded: one that holds more than a string is refused. What is printed is
 compared as its testing_util.py does: lines that are the same, or numbers that are equal as decimals; what a method
-returns, with ==, a tuple counting as a list.
-"""
+returns, with ==, a tuple counting as a list."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 

@@ -1,7 +1,6 @@
 """One task of an exam: what is asked, how an answer becomes a program, and the tests that the program has to pass.
 
-Whatever a set calls an answer (a function, a class, a program), its tests have one of the sandbox's two forms.
-"""
+Whatever a set calls an answer (a function, a class, a program), its tests have one of the sandbox's two forms."""
 
 import ast
 import functools

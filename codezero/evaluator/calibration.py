@@ -2,8 +2,7 @@
 
 A score is used only with proven skill and positive weight: a judge that errs more often than not is switched off.
 Wrong canaries are known mutants, also dressed up to please a judge, other problems' solutions under the right name, and
-the node's own completions for other problems: a judge that a pattern of the policy deceives believes it anywhere.
-"""
+the node's own completions for other problems: a judge that a pattern of the policy deceives believes it anywhere."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 

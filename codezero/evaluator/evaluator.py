@@ -4,8 +4,7 @@ Static pass in a guarded child (`code/report.py`) -> canonical code -> the judge
 distinct program and question -> calibrated probability (`reliability.py` limits how far the judge is believed) ->
 composite reward (`reward.py`). Opt-in: the tests decide, executed in a sandbox, everywhere (rlvr) or with the judge
 behind it (hybrid). Static pass, quarantine, caps and reward are the same; what stays undecided is unavailable, never
-wrong.
-"""
+wrong."""
 
 import hashlib
 import logging

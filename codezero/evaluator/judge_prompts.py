@@ -1,8 +1,7 @@
 """The judge prompts: what a judge is asked about a program, in words, and how answers become scores. No model.
 
 A conversation: [question and tests][the code, as the model's own answer][follow-up][answer, begun]. Code cannot spell
-the turns between them. Where a chat template allows no follow-ups, each is a prompt of its own (`alone`).
-"""
+the turns between them. Where a chat template allows no follow-ups, each is a prompt of its own (`alone`)."""
 
 import hashlib
 from collections.abc import Collection, Sequence

@@ -3,8 +3,7 @@
 The server may be down, slow or hostile: no read takes longer than its deadline, what was not answered is unavailable,
 never wrong, and a server without answers is left alone for a while. Any bytes are parsed to finite numbers within
 bounds, an abstention, or `InvalidResponse`. Scores mean what they mean in `judge.py`. Formats: chat and completions of
-OpenAI, `/api/chat` of Ollama.
-"""
+OpenAI, `/api/chat` of Ollama."""
 
 import hashlib
 import logging

@@ -1,8 +1,7 @@
 """Judge and reward of the user's own code: made to fit, and held to what they have to return.
 
 Whatever a judge raises or returns that cannot be used is an EvaluatorError, as of one that cannot be asked; a reward
-costs the attempts that it is about.
-"""
+costs the attempts that it is about."""
 
 import logging
 import math

@@ -1,8 +1,7 @@
 """A probe: the direction in a judge's hidden states along which right and wrong attempts at one problem differ.
 
 What a judge says of a program is less than what it has read in it: a frozen model's states order attempts better than
-its answers do. The direction is fitted before a run on executed attempts at other problems, and frozen in it.
-"""
+its answers do. The direction is fitted before a run on executed attempts at other problems, and frozen in it."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 

@@ -6,8 +6,7 @@ calibrated on the newest ones, where an exploited score shows no skill; where th
 Of a problem unlike the canaries' the judge says nothing. A problem is compared by its question and never by an attempt,
 so that no attempt gains by being strange: by style, by length, and by the share of its words that no canary's question
 has. Bounds are quantiles of the same figures of each canary's question against the others' (jackknife prediction
-intervals, Barber et al. 2021, arXiv 1905.02928), so that each leaves out at most ALPHA of the canaries' own kind.
-"""
+intervals, Barber et al. 2021, arXiv 1905.02928), so that each leaves out at most ALPHA of the canaries' own kind."""
 
 import logging
 import math

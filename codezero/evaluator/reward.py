@@ -1,8 +1,7 @@
 """Static findings and a probability of correctness -> one reward in [0, 1], with its parts and reasons.
 
 R = cap * (0.70 C + 0.15 S + 0.10 A + 0.05 F) by default. Correctness dominates on purpose: structure, adherence and
-format saturate within a few rounds and would otherwise be what is learned.
-"""
+format saturate within a few rounds and would otherwise be what is learned."""
 
 import math
 from abc import abstractmethod

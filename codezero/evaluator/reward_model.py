@@ -1,7 +1,6 @@
 """A reward model as judge: a sequence classifier with one logit, which reads question and program as a conversation.
 
-So are Skywork-Reward-V2, CodeScaler and Themis-RM made. The logit is one more score: calibrated, gated and watched.
-"""
+So are Skywork-Reward-V2, CodeScaler and Themis-RM made. The logit is one more score: calibrated, gated and watched."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 

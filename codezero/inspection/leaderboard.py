@@ -1,7 +1,6 @@
 """`codezero leaderboard`: who earned what, and who was voted for, read from the contract's events.
 
-Scanned blocks are remembered beside the embedded chain or in the run directory, so that the next look is quick.
-"""
+Scanned blocks are remembered beside the embedded chain or in the run directory, so that the next look is quick."""
 
 import contextlib
 import sys
@@ -24,7 +23,7 @@ from codezero.monitor.run_types import MAX_PEERS as MAX_SHOWN
 from codezero.monitor.run_types import BoardLine, Leaderboard, PeerPoints
 from codezero.monitor.text import clean, readable_name
 from codezero.swarm.build import visitor
-from codezero.system.files import read_json, write_atomic
+from codezero.system.files import read_known, write_atomic
 
 MAX_PEERS = 20_000
 NAMES = ("PeerRegistered", "RewardSubmitted", "WinnerSubmitted", "RoundAdvanced")
@@ -47,9 +46,9 @@ def read_board(config: ChainConfig, folder: Path, progress: Callable[[float], No
         path = folder / f"leaderboard-{chain_id}-{contract[2:10].lower()}.json"
         folder.mkdir(parents=True, exist_ok=True)
         board = PointsBoard(chain_id, contract)
-        with contextlib.suppress(OSError, ValueError):  # without a file that can be used all is read again
-            known = read_json(path, PointsBoard, 16 << 20)
-            board = known if (known.chain_id, known.contract) == (chain_id, contract) else board
+        known = read_known(path, PointsBoard, 16 << 20)  # without a file that can be used all is read again
+        if known and (known.chain_id, known.contract) == (chain_id, contract):
+            board = known
         first = max(board.cursor, coordinator.client.since)
         try:
             for page in coordinator.history(board.cursor, NAMES):

@@ -1,7 +1,6 @@
 """A run's market, read from its file alone, for `codezero market` and the page. Every answer is bounded.
 
-Text of peers is as it came; amounts are play points. Raises MarketError for a file that cannot be read.
-"""
+Text of peers is as it came; amounts are play points. Raises MarketError for a file that cannot be read."""
 
 import math
 from collections.abc import Generator, Sequence

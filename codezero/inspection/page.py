@@ -1,7 +1,6 @@
 """Config -> the page on localhost: the login, and what the runs' files say, behind one server.
 
-Runs in a process of its own. It reads what nodes write and signs what they ask for.
-"""
+Runs in a process of its own. It reads what nodes write and signs what they ask for."""
 
 import asyncio
 import contextlib

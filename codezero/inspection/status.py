@@ -2,8 +2,7 @@
 
 What could not be read is unknown, never zero; of a run that cannot be read it is said why. Text of others is cleaned
 before a terminal shows it. What the page shows on request is bounded. Anybody may have made the folder: no link is
-followed, and no path that a file names is opened.
-"""
+followed, and no path that a file names is opened."""
 
 import contextlib
 import hashlib

@@ -6,8 +6,7 @@
     413  a body over the limit           401  neither session nor token           429  too often
 
 Bodies are bounded in bytes and seconds and checked against their type. Every answer carries the headers below; every
-refusal is {"error": "one line"}.
-"""
+refusal is {"error": "one line"}."""
 
 import asyncio
 import contextlib

@@ -3,8 +3,7 @@
 At a claim the key is on the disk as cipher text before what opened it in plain is forgotten. A crash in between leaves
 both, and the next login forgets the plain one. `sessions.json` holds digests of the cookies' tokens, so the file opens
 no session. A cookie is sent to every port of `localhost`, where another server can see it: it opens only what the page
-shows, and logs out. A challenge ties the second request of a ceremony to its first.
-"""
+shows, and logs out. A challenge ties the second request of a ceremony to its first."""
 
 import asyncio
 import hashlib

@@ -1,7 +1,6 @@
 """The page on localhost as a node sees it: a process of its own that ends with the node, and that nothing waits for.
 
-One process serves the page of a folder of runs; those of other nodes stand by and take over when it ends.
-"""
+One process serves the page of a folder of runs; those of other nodes stand by and take over when it ends."""
 
 import contextlib
 import errno

@@ -5,8 +5,7 @@ verified both times (finger, face or PIN). The relying party is the host of the 
 servers on this machine share, so that the PRF is asked with a salt that only this node's owner is told.
 
 No transaction that sends value is signed, and no program sees the key. `POST /api/claim/code` with {} makes a new code
-for claiming the node: {"code": "1234-5678"}, 409 once it has an owner.
-"""
+for claiming the node: {"code": "1234-5678"}, 409 once it has an owner."""
 
 import logging
 import secrets

@@ -3,8 +3,7 @@
 The process that handles the key hides its memory from processes of the same user. It needs the port on both loopback
 addresses: a browser uses ::1 or 127.0.0.1 as it likes, and whoever held the other one could ask for our passkey as the
 same site. An engine passes a container's published port to the container's own address, where it comes from the
-gateway, which is the host; so the page listens there too and answers the gateway alone.
-"""
+gateway, which is the host; so the page listens there too and answers the gateway alone."""
 
 import asyncio
 import contextlib

@@ -7,8 +7,7 @@
 The cipher is AES-256-GCM; its key comes from a passkey's PRF secret by HKDF-SHA256, or from a passphrase by scrypt.
 The folder's files are readable by their owner alone, and written whole or not at all. `codezero logout` works on them
 from another process, so whoever changes several holds the lock, and each use reads them anew. Python cannot wipe what
-its memory held for a moment. Who can read this user's files while a login lasts can read the key.
-"""
+its memory held for a moment. Who can read this user's files while a login lasts can read the key."""
 
 import contextlib
 import hashlib

@@ -5,8 +5,7 @@ it by itself once it is over. A game is known by the hash of its bytes, so nobod
 Whatever decodes is well-formed.
 
 From reports to a price, by what each peer was worth: each node has its own. It is a log pool (Genest & Zidek 1986) with
-weights by record, as the wealth of Kelly bettors (Beygelzimer et al. 2012).
-"""
+weights by record, as the wealth of Kelly bettors (Beygelzimer et al. 2012)."""
 
 import hashlib
 import math

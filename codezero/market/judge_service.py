@@ -5,8 +5,7 @@ three routes where the service is open. A judge that cannot answer is a 503, nev
 
 A receipt is what the judge read, signed, so that anybody with its weights can redo one reading of a batch: each
 program's scores as whole numbers of 1/GRID nats, read alone by a float64 forward pass on a CPU, which is the same on
-every kernel set that was tried. A lie is refuted by reading one program (refereed delegation, arXiv 2502.19405).
-"""
+every kernel set that was tried. A lie is refuted by reading one program (refereed delegation, arXiv 2502.19405)."""
 
 import asyncio
 import hashlib

@@ -1,7 +1,6 @@
 """`market.sqlite` of a run: what was seen, reported and settled, each once. One node writes it, anybody may read it.
 
-WAL, so that a kill loses nothing; a power cut may lose the newest rows.
-"""
+WAL, so that a kill loses nothing; a power cut may lose the newest rows."""
 
 import sqlite3
 import threading

@@ -1,7 +1,6 @@
 """A node's part in the market: `play` once an iteration. It opens games, reports, settles and posts by itself.
 
-It uses what the node has anyway: its judge, and the sandbox where execution is allowed.
-"""
+It uses what the node has anyway: its judge, and the sandbox where execution is allowed."""
 
 import contextlib
 import logging

@@ -3,8 +3,7 @@
 The first is a forward pass of its own over the loaded weights: projections of one input are one product, keys and
 values lie where they were first put, and no key head is repeated for the query heads that share it. A step asks the
 host for nothing, so that a card replays it as a graph: a decode of few rows is bound by launches, 18 a layer instead of
-40. It computes what `transformers` computes; tests hold the two together.
-"""
+40. It computes what `transformers` computes; tests hold the two together."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false

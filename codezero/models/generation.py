@@ -2,8 +2,7 @@
 
 All prompts and their repeats go in one batch, or in as many rows as the cache budget holds keys and values of. A row
 that ends then gives its place to the next, or, where a model's cache has no places, the next batch waits for the whole.
-A prompt is read once for all its repeats.
-"""
+A prompt is read once for all its repeats."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 

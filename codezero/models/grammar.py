@@ -1,8 +1,7 @@
 """Grammar constraints: before each token, sampling excludes what the grammar does not allow.
 
 llguidance does the work, for any byte-level or SentencePiece tokenizer of the tokenizers library. A constrained draw is
-not from the model alone, so its log-probabilities are no basis for learning.
-"""
+not from the model alone, so its log-probabilities are no basis for learning."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 

@@ -1,7 +1,6 @@
 """The memory that a node needs and its device has, and what of the machine it uses.
 
-Also which card each of several nodes on one machine gets, decided without loading torch.
-"""
+Also which card each of several nodes on one machine gets, decided without loading torch."""
 
 import contextlib
 import importlib.util

@@ -4,8 +4,7 @@ what they follow.
 A row is a head (shared by several rows), a body (scored token by token, and whose states can be read) and asks (read
 after head and body, none of which sees another). Every result equals that of a full forward pass over the ask's whole
 text, whatever else is in the batch. A model whose cache is not plain full attention (sliding windows, recurrent layers)
-reads whole texts instead.
-"""
+reads whole texts instead."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 

@@ -1,7 +1,6 @@
 """Loads a language model and its tokenizer, from a directory written by `save_pretrained` or a Hugging Face id.
 
-Weights are read from safetensors only, and no code from the model's repository is run.
-"""
+Weights are read from safetensors only, and no code from the model's repository is run."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportArgumentType=false

@@ -9,8 +9,7 @@ adapter; with b = 2 the copy that is sampled from, 2 n, when all of a model stor
 8 n_t, or `ADAM_8BIT` n_t; the reference of the KL term, 4 n when all are trained and nothing with an adapter; judge and
 proposer, b n each, and nothing where they read a copy that is there already. Frozen linear layers in NF4 take `NF4` of
 a number, and the largest of them b while it is multiplied. An update, sampling, proposing and judging are never
-allocated at the same time: the largest counts. Layers with experts are counted as if every expert were used.
-"""
+allocated at the same time: the largest counts. Layers with experts are counted as if every expert were used."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 

@@ -1,8 +1,7 @@
 """openai's client with bounds: many small requests to one server at once, within one deadline that nothing can stretch.
 
 The requests run on an event loop in a private thread, so that whatever hangs, a name look-up included, is left behind.
-Retries and status errors are openai's; connections, headers and sizes are ours.
-"""
+Retries and status errors are openai's; connections, headers and sizes are ours."""
 
 import asyncio
 import logging

@@ -1,8 +1,7 @@
 """The data API: JSON, server-sent events, health and Prometheus, over a RunReader. It only reads.
 
 Nobody who asks is trusted: each part of an address is checked, every answer is bounded, and files are read in threads,
-once for all who ask within a second. Nothing is queued for a page that does not read. All methods raise HttpRefusal.
-"""
+once for all who ask within a second. Nothing is queued for a page that does not read. All methods raise HttpRefusal."""
 
 import asyncio
 import contextlib

@@ -1,7 +1,6 @@
 """Checkpoints pushed to the Hugging Face Hub, beside the training and never in its way.
 
-A process of its own pushes: huggingface_hub joins its threads at exit, so a hub that hangs would hold up the node.
-"""
+A process of its own pushes: huggingface_hub joins its threads at exit, so a hub that hangs would hold up the node."""
 
 # pyright: reportUnknownMemberType=false
 
@@ -28,7 +27,7 @@ from codezero.errors import ConfigError
 from codezero.monitor.report import start_and_end
 from codezero.monitor.run_state import Fold, History
 from codezero.system.child import Child, how_it_ended, python
-from codezero.system.files import link_tree, read_json, read_private, write_atomic
+from codezero.system.files import link_tree, read_known, read_private, write_atomic
 from codezero.system.signals import Backoff, end_with_parent
 
 logger = logging.getLogger(__name__)
@@ -52,10 +51,7 @@ class HubState(msgspec.Struct, frozen=True):
 
 def read_state(run: Path) -> HubState | None:
     """None where nothing is pushed, or where it cannot be read."""
-    try:
-        return read_json(run / STATE, HubState, 1 << 16)
-    except (OSError, ValueError):
-        return None
+    return read_known(run / STATE, HubState, 1 << 16)
 
 
 def stage(policy: Path, staging: Path, card: str) -> None:

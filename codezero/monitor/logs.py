@@ -2,8 +2,7 @@
 
 The file is rotated: it and its backups stay below 40 MiB. Passphrases, keys and tokens are hidden in both, wherever a
 message has them from: what is known to be secret by its value, what only looks secret by its form. A secret that is
-neither known nor looks like one is not found.
-"""
+neither known nor looks like one is not found."""
 
 import contextlib
 import logging

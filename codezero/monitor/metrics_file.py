@@ -1,8 +1,7 @@
 """`metrics.jsonl`: one flat JSON object a line, appended as the run goes, readable by anything.
 
 A kill at any moment loses at most the line being written; it is cut off at the next opening. A file is followed within
-fixed memory, however long the run.
-"""
+fixed memory, however long the run."""
 
 import json
 import math

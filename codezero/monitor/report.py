@@ -1,7 +1,6 @@
 """The page a run leaves behind: `report.md` and `curve.png`, from what `metrics.jsonl` holds.
 
-It claims only what was executed, and says "not measured" where nothing was.
-"""
+It claims only what was executed, and says "not measured" where nothing was."""
 
 # pyright: reportUnknownMemberType=false
 import re

@@ -1,8 +1,7 @@
 """`rollouts.db`: a sample of the newest judged groups of a run, own and peers', for people to look at.
 
 Its number and size are bounded, and texts are cut. Nothing depends on it: what cannot be written is left out with a
-warning, and a broken file is replaced. WAL without fsync: it survives kill -9, not always a power cut.
-"""
+warning, and a broken file is replaced. WAL without fsync: it survives kill -9, not always a power cut."""
 
 import contextlib
 import itertools

@@ -1,8 +1,7 @@
 """The one fold of `metrics.jsonl` that all views of a run show. Its size is fixed, however long the run.
 
 A read covers what was appended since the last one. The fold starts over when the file was replaced, as by a run that
-resumes from a checkpoint.
-"""
+resumes from a checkpoint."""
 
 import functools
 import re

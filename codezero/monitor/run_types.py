@@ -1,8 +1,7 @@
 """The values that page, terminal and `codezero status` show of a run: frozen, JSON as they are, bounded always.
 
 None: not measured, or unknown. An empty problem or reason: there is none. Shares and success rates are in [0, 1]; times
-are seconds since 1970. Text of peers and models is as it came: whoever shows it shows it as text.
-"""
+are seconds since 1970. Text of peers and models is as it came: whoever shows it shows it as text."""
 
 from pathlib import Path
 from typing import Literal

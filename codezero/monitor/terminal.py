@@ -1,8 +1,7 @@
 """Draws for a terminal: one node, drawn with rich or in lines, and one row for each node of a swarm on this machine.
 
 `render` and `render_rows` are pure. Questions, attempts and reasons are text of others: they are cleaned, bounded, and
-never read as markup.
-"""
+never read as markup."""
 
 import io
 import math
@@ -51,13 +50,7 @@ def framed(body: RenderableType, title: Text, style: str = "dim", note: Text | N
 
 
 def render(
-    view: RunView,
-    problem: ScoredGroup | None = None,
-    *,
-    doing: str = "",
-    height: int = 24,
-    now: float | None = None,
-    line: str = "",
+    view: RunView, problem: ScoredGroup | None, height: int, doing: str = "", now: float | None = None, line: str = ""
 ) -> RenderableType:
     """The whole view, at most `height` rows; `now` (unix seconds) drives the clock; `line` is the last row."""
     notes = (view.tolerated, view.attempts, view.judge.audit, trouble_line(view), view.stand_ins)
@@ -256,7 +249,7 @@ class LiveView:
             line = f"codezero: {clean(self._doing, 100)} … {f'{seconds:.0f} s' if seconds >= 1 else ''}"
             return Text(line, no_wrap=True, overflow="ellipsis")
         height = self._console.height
-        return render(self._view, self._problem, doing=self._doing, height=height, now=time.time(), line=self._line)
+        return render(self._view, self._problem, height, self._doing, time.time(), self._line)
 
 
 Screen = LiveView | PlainView
@@ -280,7 +273,7 @@ def live_console(view: str) -> Console | None:
 
 def save_picture(path: Path, view: RunView, problem: ScoredGroup | None) -> None:
     console = Console(record=True, width=100, height=30, file=io.StringIO(), force_terminal=True)
-    console.print(render(view, problem, height=console.height))
+    console.print(render(view, problem, console.height))
     svg = console.export_svg(title="codezero", unique_id="codezero")
     path.write_text(re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL), encoding="utf-8")
 

@@ -1,7 +1,6 @@
 """Numbers, readable names of peers and text of others, as a terminal can show them. Knows nothing of a run.
 
-There are 4,096 readable names: enough to tell peers apart, no proof of identity.
-"""
+There are 4,096 readable names: enough to tell peers apart, no proof of identity."""
 
 import hashlib
 import unicodedata

@@ -1,7 +1,6 @@
 """Findings, all checks at once, each with its deadline, and those of the machine: none can hold up another.
 
-Device and memory are checked in a child, which may crash or hang with its driver.
-"""
+Device and memory are checked in a child, which may crash or hang with its driver."""
 
 import contextlib
 import ctypes

@@ -1,8 +1,7 @@
 """`codezero export`: a policy as others load it, with a card, and the proof that it answers as the checkpoint does.
 
 The forms: a whole model for `from_pretrained`, an adapter for peft, a GGUF, and a GGUF with Ollama's Modelfile. All is
-put together in a folder beside the target and takes its name at the end.
-"""
+put together in a folder beside the target and takes its name at the end."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 

@@ -2,8 +2,7 @@
 
 The first node founds the swarm; the others join at the addresses it writes. GPUs are dealt to the nodes in turn; nodes
 that share one, or have none, each count on their part of the memory alone. Signals are passed on and every
-node saves, as it does when this process is killed; a node that dies is shown as dead and makes the exit code 1.
-"""
+node saves, as it does when this process is killed; a node that dies is shown as dead and makes the exit code 1."""
 
 import contextlib
 import os

@@ -1,8 +1,7 @@
 """`codezero swarm create` and `codezero swarm join`: found a swarm that others can join with one code or one file.
 
 Both end in the settings of an ordinary node; the founder's account may also open the rounds, and his node answers those
-who come with its code.
-"""
+who come with its code."""
 
 import contextlib
 import ipaddress

@@ -1,7 +1,6 @@
 """A model's folder as one GGUF file, for llama.cpp and Ollama, and llama.cpp's server, which answers from such a file.
 
-Names and quantisation are those of the package `gguf`, llama.cpp's own. The file is written tensor by tensor.
-"""
+Names and quantisation are those of the package `gguf`, llama.cpp's own. The file is written tensor by tensor."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingModuleSource=false, reportAttributeAccessIssue=false

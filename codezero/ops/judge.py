@@ -1,7 +1,6 @@
 """`codezero judge serve`, `verify` and `train`: the judge, its exact reader, what one reading settles, and its probe.
 
-What a probe is fitted on are a policy's attempts at problems, executed once and kept in a file.
-"""
+What a probe is fitted on are a policy's attempts at problems, executed once and kept in a file."""
 
 import hashlib
 import importlib.metadata

@@ -1,8 +1,7 @@
 """`codezero eval SET`: which policy attempts which tasks, who grades them, where that is kept, and the report.
 
 Puts the parts of an eval together: `evals/` knows no model and no judge. A policy is a run's best checkpoint, or its
-newest where no exam has told, a checkpoint's folder, or any model by its name.
-"""
+newest where no exam has told, a checkpoint's folder, or any model by its name."""
 
 import dataclasses
 import functools

@@ -1,8 +1,7 @@
 """The work of `codezero judge rate`: judges of any kind beside each other, on the same executed attempts.
 
 A judge with one score is ordered by that. Several are weighed together, and every probability comes from a calibration
-on the attempts at other problems; a run calibrates on canaries, which are no policy's attempts.
-"""
+on the attempts at other problems; a run calibrates on canaries, which are no policy's attempts."""
 
 import re
 import time

@@ -2,8 +2,7 @@
 
 It starts the node again when it dies, after longer and longer pauses, and gives up when it dies again and again without
 saving an iteration in between. A wrong setting, a node that ended as it was meant to, and one that was asked to end are
-final. On a full disk, where every start fails, it waits for room, and that death does not count.
-"""
+final. On a full disk, where every start fails, it waits for room, and that death does not count."""
 
 import contextlib
 import signal

@@ -5,8 +5,7 @@ is well formed; whether its expected values are right is a question for its `sta
 
 A duplicate is found by its tests in canonical form, or by its question's MinHash signature over runs of three words:
 the share of equal minima estimates the Jaccard similarity of two sets, its standard deviation at most .044 (Broder
-1997, "On the resemblance and containment of documents"). The function's name counts in neither.
-"""
+1997, "On the resemblance and containment of documents"). The function's name counts in neither."""
 
 import ast
 import contextlib

@@ -2,8 +2,7 @@
 
 Source is read by `ast` and never imported. A problem is a function of a file's top level with a description and two
 tests at least: doctests whose value is a literal, and asserts of the package's `test_*.py`. Its reference has what it
-uses of its own file, and of the standard library what neither acts on the world nor depends on chance or time.
-"""
+uses of its own file, and of the standard library what neither acts on the world nor depends on chance or time."""
 
 import ast
 import csv

@@ -5,8 +5,7 @@ Fields that are not used are ignored; one that is missing or of another type is 
 
 Folders of others come as rows of MBPP's form. exercism's problem-specifications: exercises/NAME/canonical-data.json,
 with description.md beside it; each property of it is a problem. QuixBugs: json_testcases/NAME.json, with
-python_programs/NAME.py, which is wrong, and correct_python_programs/NAME.py beside that folder.
-"""
+python_programs/NAME.py, which is wrong, and correct_python_programs/NAME.py beside that folder."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 

@@ -6,8 +6,7 @@ into the cache, and the others are streamed. `HF_ENDPOINT`, `HF_HOME` and `HF_HU
 A DataSource gives each problem of a set once in an epoch, in this peer's own order. Rows come in blocks of one shard;
 the order of the shards and within a block is drawn from seed, peer and epoch. The cursor names shard, block and place
 in it, so that a resumed run reads one block again and goes on. `datasets`' own `state_dict` does not take its place:
-the rows in its shuffle buffer are lost when it is resumed, and other shards of the same set are not noticed.
-"""
+the rows in its shuffle buffer are lost when it is resumed, and other shards of the same set are not noticed."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 

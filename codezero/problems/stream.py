@@ -2,8 +2,7 @@
 
 Each position of a peer's synthetic problems has its own generator, so a resumed run goes on as if it had never stopped.
 Two positions can hold the same text; one that was among the last 4,096 is skipped. A source that has nothing to give is
-stood in for by the others, and in the end by synthetic problems, those that the environment generates.
-"""
+stood in for by the others, and in the end by synthetic problems, those that the environment generates."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence

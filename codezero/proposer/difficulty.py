@@ -6,8 +6,7 @@ Page, "Continuous inspection schemes", 1954). `codezero bench difficulty` shows 
 
 Of attempts of which a share p is right, a judge believes q = fpr + p (1 - fpr - fnr), so p = (q - fpr) / (1 - fpr -
 fnr): Rogan & Gladen, "Estimating prevalence from the results of a screening test", 1978. Levels are corrected, not
-single groups, because cutting off what falls outside [0, 1] one by one is biased.
-"""
+single groups, because cutting off what falls outside [0, 1] one by one is biased."""
 
 import itertools
 import math

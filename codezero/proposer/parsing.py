@@ -1,8 +1,7 @@
 """A proposer's prompt; its text -> a `Problem`, or a ProposalError that names the fault; its form as a grammar.
 
 Nothing is run; the expected values in the tests are the proposer's claims. What a model writes by the grammar parses
-as JSON: printable ASCII without quotation marks and backslashes, so that a string can be ended anywhere.
-"""
+as JSON: printable ASCII without quotation marks and backslashes, so that a string can be ended anywhere."""
 
 import ast
 import json

@@ -2,8 +2,7 @@
 
 By the judge: a problem whose believed attempts are all disbelieved once the tests are shown is dropped. Where execution
 is the reward, by execution: what two different programs do not pass is left out, and a problem of which too little
-remains is dropped. Where anything is executed, wrong expected values are counted besides.
-"""
+remains is dropped. Where anything is executed, wrong expected values are counted besides."""
 
 import dataclasses
 from collections import Counter

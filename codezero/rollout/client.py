@@ -1,8 +1,7 @@
 """Rollout servers: their processes on loopback, one decoder over all of them, and the door for other machines.
 
 Requests have vLLM's form. Servers are not trusted: answers are bounded and checked, and a server that fails, hangs, or
-names a version that it was not given is unfit, with all that it was decoding, until it has taken the newest version.
-"""
+names a version that it was not given is unfit, with all that it was decoding, until it has taken the newest version."""
 
 import asyncio
 import contextlib

@@ -1,8 +1,7 @@
 """A small rollout server: those routes of vLLM that we use, over this package's own decoder.
 
 Requests are decoded one after another, each with a generator of its own: what else waits changes no token. The weights
-change between two of them. A process of its own, `python -m codezero.rollout.little`, which ends with its parent.
-"""
+change between two of them. A process of its own, `python -m codezero.rollout.little`, which ends with its parent."""
 
 import asyncio
 import os

@@ -2,8 +2,7 @@
 metadata.
 
 The host copy follows the source, and the engine loads all of it anew: a patch costs vLLM a whole tensor as well, fails
-half-way where weights are packed away (float32 on a CPU), and leaves nothing to begin again from.
-"""
+half-way where weights are packed away (float32 on a CPU), and leaves nothing to begin again from."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingImports=false, reportUntypedBaseClass=false

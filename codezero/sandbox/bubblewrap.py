@@ -1,8 +1,7 @@
 """Generated code, executed by a full CPython in a jail of bubblewrap; alone, or where Monty cannot tell.
 
 What a program prints is compared outside its jail, which never gets what should come out. The tests of a function run
-in one process with it, and what passes runs again under a control that it cannot see (`control.py`).
-"""
+in one process with it, and what passes runs again under a control that it cannot see (`control.py`)."""
 
 import json
 import logging

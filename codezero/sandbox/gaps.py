@@ -4,8 +4,7 @@ Compared over some 70,000 expressions and 240 programs, Monty 1.4 and CPython ag
 they agree on only in its usual places: a set keeps the order of insertion, so no order may be seen; a generator is a
 list, and what is lazy is computed to its end, so it has to be consumed; annotations are never evaluated, so that must
 raise nothing; and code that catches exceptions catches Monty's own too. Not found: a set handed on by a longer way,
-and `repr` of floats above 1e15.
-"""
+and `repr` of floats above 1e15."""
 
 import ast
 import itertools

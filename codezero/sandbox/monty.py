@@ -9,8 +9,7 @@ provisional: alone it stands, and a second tier decides it.
 
 Shims make up for what Monty lacks. Of builtins, and of a program's surroundings: `input`, `sys.stdin`, `sys.stdout`,
 `sys.exit` and `EOFError`, source that runs in the sandbox before the program. Monty's own `sys` can be neither replaced
-nor extended, so imports of it become assignments.
-"""
+nor extended, so imports of it become assignments."""
 
 import ast
 import builtins

@@ -1,8 +1,7 @@
 """Values that a function returns, as lines of JSON, and EvalPlus's rule for which of them are right.
 
 Written anew from what the checker of evalplus 0.3.1 does (Liu et al. 2023, arXiv 2305.01210). docs/measuring.md lists
-where a verdict may differ.
-"""
+where a verdict may differ."""
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 

@@ -8,8 +8,7 @@ A checkpoint is a folder `00000042` with one folder per part and a manifest. It 
 temporary name and renamed, so a process killed at any moment leaves the checkpoint before, the new one, or both. A
 power cut also takes what the system has not yet written to disk. Flushing costs as much as a small model's whole
 checkpoint, so it happens every `flush_seconds`, before the rename, and the newest flushed checkpoint is kept: a power
-cut loses at most that time, and the manifest shows which checkpoints it damaged. One process writes to a folder.
-"""
+cut loses at most that time, and the manifest shows which checkpoints it damaged. One process writes to a folder."""
 
 import hashlib
 import logging

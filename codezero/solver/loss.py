@@ -6,8 +6,7 @@ kernels for this on CUDA. Elsewhere the head, a quarter of a 0.5 B model's work,
 The prompt of a group is read once, by shared-prompt attention. All groups are laid end to end as
 prompt + completion + completion + ..., without padding, and attention is computed by parts: each prompt's tokens among
 themselves, each completion's to its prompt and to themselves, at the positions they would have alone. The numbers equal
-those of one row at a time (a test holds them together), for a fraction of the work.
-"""
+those of one row at a time (a test holds them together), for a fraction of the work."""
 
 # pyright: reportUnknownMemberType=false, reportPrivateImportUsage=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportPrivateUsage=false, reportUnknownLambdaType=false

@@ -9,8 +9,7 @@ than its own.
 Whoever sends right code can dress it in anything: words around it, comments, names, a style, length. Text that the
 judge did not read has no weight (`Verdict.program`). Text that it did read has none where the own policy finds it next
 to impossible, and a row with an unlikely stretch, by the measure of the own attempts, does not push at all: a mean over
-the row hides a slogan in easy code (arXiv 2511.09780, "Hail to the Thief").
-"""
+the row hides a slogan in easy code (arXiv 2511.09780, "Hail to the Thief")."""
 
 import math
 import random

@@ -1,8 +1,7 @@
 """A policy and its optimiser on disk.
 
 All tensors are safetensors, so nothing that is read can run code. Of a policy that learns through an adapter only the
-adapter is saved, with the name and digest of its base model.
-"""
+adapter is saved, with the name and digest of its base model."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 

@@ -1,7 +1,6 @@
 """A learner in processes of its own, a rank for each card: the node sends them batches and receives versions.
 
-A rank that dies ends all of them and costs the node the iteration in flight; `load` starts new ones.
-"""
+A rank that dies ends all of them and costs the node the iteration in flight; `load` starts new ones."""
 
 import logging
 import os

@@ -1,7 +1,6 @@
 """The solver: samples groups of attempts with its policy, and learns from judged ones by GRPO.
 
-Does not judge, does not talk to peers, and never executes what it wrote.
-"""
+Does not judge, does not talk to peers, and never executes what it wrote."""
 
 import logging
 import math

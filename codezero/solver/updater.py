@@ -6,8 +6,7 @@ Collapse from the Training-Inference Mismatch".
 
 Importance weights: B rows, T tokens of a row. With r = p(token, now) / p(token, when it was sampled), an earlier
 policy's row is pushed as if the present one had written it (its ratio is 1 at first), each token's advantage times its
-weight.
-"""
+weight."""
 
 import dataclasses
 import logging

@@ -4,8 +4,7 @@
 `hivemind_dht.py` implements it; tests and benchmarks run the gossip over a simulated network.
 
 Headers come from the peers that announce them, too: who fills a place in the DHT hides nobody who is connected. Ids are
-free and addresses are not, so networks take turns, and in each its peers.
-"""
+free and addresses are not, so networks take turns, and in each its peers."""
 
 import asyncio
 import contextlib

@@ -1,7 +1,6 @@
 """One node's part in the gossip, over any transport: announce own bodies, pull those of others that are new.
 
-A header or body that breaks a rule is counted and costs its sender some trust.
-"""
+A header or body that breaks a rule is counted and costs its sender some trust."""
 
 import asyncio
 import contextlib

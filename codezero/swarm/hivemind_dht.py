@@ -2,8 +2,7 @@
 
 Node ids are bound, storage is bounded, answers are checked. Records lie in the Kademlia DHT; questions are unary calls
 of the daemon, as hivemind buffers a stream of any length, which would let one peer fill the memory. Runs inside
-the network process. Every await has a deadline, because a dead daemon never answers.
-"""
+the network process. Every await has a deadline, because a dead daemon never answers."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportPrivateUsage=false, reportUnknownParameterType=false, reportArgumentType=false

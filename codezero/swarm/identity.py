@@ -4,8 +4,7 @@ The file is libp2p's protobuf `PrivateKey {key_type = 1; data = 2}`, encoded her
 load the peer-to-peer library. Keys never leave this module.
 
 Members of a swarm are everybody, or the peers that a file names. Keys cost nothing: an attacker with a thousand of them
-is held back by a list, and not by limits per peer.
-"""
+is held back by a list, and not by limits per peer."""
 
 import errno
 import functools

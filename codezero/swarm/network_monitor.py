@@ -3,8 +3,7 @@ and known peers for the next start. And what newcomers ask of the founder's node
 
 To test reachability, a neighbour opens a TCP connection to the asker's address as the daemon sees it, so nobody can
 have a third machine probed. Newcomers ask for the invitation or a chain's answer: bytes in, bytes out, which the
-trainer's process judges. Whoever has a peer id may ask; the cost is bounded for each peer and in all.
-"""
+trainer's process judges. Whoever has a peer id may ask; the cost is bounded for each peer and in all."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportPrivateUsage=false

@@ -1,8 +1,7 @@
 """The network process of a node: a training step would delay every answer to a peer.
 
 It ends when the pipe to the trainer breaks, when its daemon dies, or at an unexpected error; `supervisor.py` then
-restarts it as the same peer.
-"""
+restarts it as the same peer."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false

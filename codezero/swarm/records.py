@@ -1,8 +1,7 @@
 """Signed DHT records: owned by the key that signs them, bounded, bound to their place, expiring.
 
 Without a validator any peer can overwrite any record, block a round ahead of time, or hang every reader with three
-bytes. hivemind's DHT node calls this one; nothing of hivemind is imported.
-"""
+bytes. hivemind's DHT node calls this one; nothing of hivemind is imported."""
 
 import hashlib
 import re

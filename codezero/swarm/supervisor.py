@@ -1,8 +1,7 @@
 """The trainer's side of the network process: its messages, the bounded pipe, and how it is started and restarted.
 
 Neither side waits for the other: the oldest message is dropped. An identity belongs to one living node; a daemon that a
-dead one left is ended, as it holds its port and peer id.
-"""
+dead one left is ended, as it holds its port and peer id."""
 
 import atexit
 import contextlib
@@ -29,7 +28,7 @@ from codezero.swarm.identity import AllowList
 from codezero.swarm.network_status import port_of, replace_file
 from codezero.swarm.wire import Kind
 from codezero.system.child import Channel, how_it_ended, python, spawn
-from codezero.system.files import read_json, take_lock
+from codezero.system.files import read_known, take_lock
 from codezero.system.signals import Backoff
 
 logger = logging.getLogger(__name__)
@@ -230,8 +229,7 @@ class IdentityLock:
                 )
         except OSError as error:  # a file system without locks
             logger.warning("%s cannot be locked (%s): see to it that one node alone uses it", self._identity, error)
-        with contextlib.suppress(OSError, ValueError):
-            self._ready = read_json(self._file, NetworkReady, MAX_FILE)
+        self._ready = read_known(self._file, NetworkReady, MAX_FILE)
         self.clean()
 
     def note(self, ready: NetworkReady) -> None:

@@ -1,8 +1,7 @@
 """A node's trust in each peer: allowances, penalties and quarantines, kept in a bounded, schema-checked file.
 
 A fresh id begins clean, but with a small share of what is pulled, which grows with bodies that were fine: however many
-ids somebody invents, they crowd out nobody who earned trust. `identity.py` decides who may have an id at all.
-"""
+ids somebody invents, they crowd out nobody who earned trust. `identity.py` decides who may have an id at all."""
 
 import contextlib
 import logging

@@ -3,8 +3,7 @@
 docs/wire-format.md is its prose. Everything is MessagePack. A *header* is small, signed, and lies in the DHT; the
 *body* it announces is zlib-compressed and pulled from the peer that signed. Verdicts and reference solutions have no
 field here: they are never sent. Decoding raises WireRefusal alone, whatever the bytes. Encoding reads its own output
-back, so a node never announces what its peers would refuse.
-"""
+back, so a node never announces what its peers would refuse."""
 
 import contextlib
 import hashlib

@@ -2,8 +2,7 @@
 
 A child belongs to its parent through a pipe that nobody writes to: its end is the end of the parent, also after
 kill -9. PR_SET_PDEATHSIG would not do: it fires when the starting thread ends, and macOS has none. node.json and
-supervisor.json of a run folder name the process that wrote them, what it reports, and whether it lives.
-"""
+supervisor.json of a run folder name the process that wrote them, what it reports, and whether it lives."""
 
 import json
 import math
@@ -22,7 +21,7 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 
-from codezero.system.files import read_json, write_atomic
+from codezero.system.files import read_known, write_atomic
 from codezero.system.signals import PARENT_PIPE
 
 MAX_MESSAGE = 64 << 20  # Bytes of a message that is received
@@ -202,10 +201,7 @@ def write_process(path: Path, report: Mapping[str, object]) -> None:
 
 def read_process(path: Path) -> ProcessReport:
     """Return the newest report; an empty one while there is none, or it cannot be read."""
-    try:
-        return read_json(path, ProcessReport, 16_384)
-    except (OSError, ValueError):
-        return ProcessReport()
+    return read_known(path, ProcessReport, 16_384) or ProcessReport()
 
 
 def _stat(pid: int) -> list[str]:

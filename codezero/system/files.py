@@ -1,8 +1,7 @@
 """Files: written whole or not at all, private ones, whether the disk has room, and rows from anybody.
 
 Rows are lines of JSON, plain or gzipped, with a byte order mark or without, or one JSON array. What a file is stands in
-its first bytes, whatever its name, but for Parquet. Memory is bounded by the longest line, or by MAX_ARRAY.
-"""
+its first bytes, whatever its name, but for Parquet. Memory is bounded by the longest line, or by MAX_ARRAY."""
 
 import contextlib
 import errno
@@ -162,6 +161,13 @@ def read_json(path: Path, schema: type[Schema], limit: int) -> Schema:
         return msgspec.json.decode(read_bounded(path, limit), type=schema)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def read_known(path: Path, schema: type[Schema], limit: int) -> Schema | None:
+    """Decode a file of at most `limit` bytes; None where there is none that can be used."""
+    with contextlib.suppress(OSError, ValueError):
+        return read_json(path, schema, limit)
+    return None
 
 
 def read_private(path: Path, limit: int, refusal: type[CodeZeroError] = WalletError) -> bytes:

@@ -1,8 +1,7 @@
 """Code of the user's own that a setting names: found, loaded and looked at. It runs with this node's rights.
 
 It is `package.module:attribute`, `path/file.py:attribute` (both also from the working directory), a mapping in Hydra's
-form, or the name of an entry point. Nothing that a peer or an invitation sends is ever given to this module.
-"""
+form, or the name of an entry point. Nothing that a peer or an invitation sends is ever given to this module."""
 
 import difflib
 import hashlib

@@ -8,8 +8,7 @@ for each: so each has its own Huffman code, the high bytes cost next to nothing,
 entropy of places and steps.
 
 Why so small: a bfloat16 weight changes when its float32 master crosses a rounding boundary, so at the rates of GRPO
-one in a hundred or fewer do in an update. 11 to 13 bits a changed weight, where a place and a value take 48.
-"""
+one in a hundred or fewer do in an update. 11 to 13 bits a changed weight, where a place and a value take 48."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 

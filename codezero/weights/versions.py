@@ -2,8 +2,7 @@
 
 `versions.json` lists them in order, each with its state, the delta that leads there from the one before, and sometimes
 an anchor, the whole model. A copy at one of the states fetches the deltas behind it; any other begins at the newest
-anchor. The versions come from a folder of this machine, or over HTTP by the routes that serve such a folder.
-"""
+anchor. The versions come from a folder of this machine, or over HTTP by the routes that serve such a folder."""
 
 import re
 import tempfile

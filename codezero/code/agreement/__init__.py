@@ -2,8 +2,7 @@
 numbers and characters at once (symbolic execution: King 1976, "Symbolic execution and program testing").
 
 Lists and texts of each small length, of elements that may be anything: both functions are followed on every path that
-their decisions open, and have to return the same there. What one of them does on longer ones is not looked at.
-"""
+their decisions open, and have to return the same there. What one of them does on longer ones is not looked at."""
 
 # pyright: reportUnknownArgumentType=false
 

@@ -1,8 +1,7 @@
 """Follows a program's syntax tree on one path, over numbers and texts that need not be known.
 
 Nothing of the program is run by Python: every expression and statement is looked at here, by the two tables at the end,
-names mean what `library.py` lists, and whatever else it says is NotUnderstood. Steps are counted.
-"""
+names mean what `library.py` lists, and whatever else it says is NotUnderstood. Steps are counted."""
 
 # What a program's values are is for the program to say.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

@@ -1,8 +1,7 @@
 """Variables and functions of a program, and its names: what is built in, what modules hold, and methods.
 
 Python's own functions as they are where they ask nothing of their arguments but operators, and a form of ours where
-they ask for more.
-"""
+they ask for more."""
 
 # What a program's values are is for the program to say.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

@@ -3,8 +3,7 @@
 A question (is this at least 0, is it 0) that what is known does not answer is answered both ways, one path each. What
 is known: bounds of sums and differences of two, closed under addition (octagons: Miné 2006, "The octagon abstract
 domain"), bounds of other linear forms as they are given, and residues. It is not complete: a path may be one that no
-input takes.
-"""
+input takes."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,7 @@
 Numbers are polynomials with Python's operators, whose comparisons are decided on a path; a constant is always a plain
 `int` or `bool`, and what true division gives is `real`, however round. Texts have a known length; their characters are
 code points. Each key of a dict is compared with each, which a path may have to decide. Whatever else Python's own types
-can do is NotUnderstood or an AttributeError.
-"""
+can do is NotUnderstood or an AttributeError."""
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from fractions import Fraction

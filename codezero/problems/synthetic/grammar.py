@@ -1,7 +1,6 @@
 """Operations of synthetic problems, and how they compose into programs of five levels.
 
-One table each. A phrase, its code and its meaning stand side by side, so that all three stay true to each other.
-"""
+One table each. A phrase, its code and its meaning stand side by side, so that all three stay true to each other."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -2,8 +2,7 @@
 
 Programs are data (`Spec`): drawn at random, written as code by `render`, computed by `solution`, which composes the
 operations' functions, and mutated; no text is ever evaluated. A fifth of the compositions is held out, so that an exam
-asks for programs that no training problem had. Tests are chosen to tell the reference from programs nearly right.
-"""
+asks for programs that no training problem had. Tests are chosen to tell the reference from programs nearly right."""
 
 import contextlib
 import functools

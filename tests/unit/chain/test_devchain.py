@@ -241,7 +241,7 @@ def test_an_id_can_be_chosen_once(tmp_path: Path) -> None:
 
 def test_a_bad_port_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="port=70000 is out of bounds"):
-        serve(tmp_path, lambda _: None, port=70000)
+        serve(tmp_path, lambda _: None, port=70000, chain_id=None)
 
 
 def test_a_search_for_events_has_a_widest_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

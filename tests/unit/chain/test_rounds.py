@@ -9,9 +9,9 @@ from builders.chain import Swarm, found
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codezero.chain.base import Coordinator, Outbox
+from codezero.chain.base import Coordinator
 from codezero.chain.contract import SHORTEST, Registry, Sender, StageManager, own_contracts
-from codezero.chain.rounds import ClockCoordinator, NoOutbox
+from codezero.chain.rounds import ClockCoordinator
 from codezero.chain.wallet import KeystoreWallet
 from codezero.config import ChainConfig
 from codezero.errors import ChainError
@@ -143,8 +143,6 @@ def test_the_leaderboard_of_a_chain_that_is_silent_says_so(tmp_path: Path) -> No
 def test_a_round_of_the_clock_lasts_round_seconds() -> None:
     clock = iter([0.0, 59.9, 60.0, 3600.5])
     coordinator: Coordinator = ClockCoordinator(60.0, now=lambda: next(clock))
-    outbox: Outbox = NoOutbox()
-    outbox.add(1, 1, 0.5, None)
     assert [coordinator.current_round() for _ in range(4)] == [0, 0, 1, 60]
 
 

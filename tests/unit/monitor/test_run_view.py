@@ -43,7 +43,7 @@ def shown(*rows: Metrics) -> str:
     view = after(*rows)
     console = Console(file=StringIO(), width=140, height=40, force_terminal=False)
     with console.capture() as capture:
-        console.print(render(view, height=40))
+        console.print(render(view, None, 40))
     return capture.get() + plain_line(view)
 
 

@@ -34,7 +34,7 @@ HOSTILE = (
 def drawn(view: RunView, *scored: ScoredGroup, width: int = 80, height: int = 24) -> list[str]:
     console = Console(width=width, height=height, force_terminal=True, color_system=None, file=io.StringIO())
     with console.capture() as captured:
-        console.print(render(view, next(iter(scored), None), height=height, now=252.0))
+        console.print(render(view, next(iter(scored), None), height, now=252.0))
     return captured.get().splitlines()
 
 
