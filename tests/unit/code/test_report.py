@@ -177,7 +177,9 @@ def test_a_good_program_has_no_finding():
 
 
 @pytest.mark.parametrize(("code", "writes", "reads"), [
-    ("print(9)", True, False), ("n = input()", False, True), ("def main():\n    print(input())", False, False),
+    ("print(9)", True, False), ("print(9)\nprint(25)\nprint(144)", True, False), ("x = 1", False, False),
+    ("import sys\nsys.stdout.write('9')", True, False), ("n = input()", False, True),
+    ("def main():\n    print(input())", False, False),
     ("def main():\n    print(input())\nmain()", True, True),
     ("import sys\nsys.stdout.write(sys.stdin.read())", True, True),
     ("from sys import stdin, stdout\nstdout.write(stdin.readline())", True, True),
