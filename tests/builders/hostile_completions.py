@@ -254,6 +254,8 @@ def _patches(base: Base) -> Iterator[str]:
     yield "import sys\nsys.modules['math'] = None\n" + wrong
     yield "globals()['AssertionError'] = ValueError\n" + wrong
     yield "def set(v):\n    return 1\n" + wrong
+    yield "len = max\n" + wrong
+    yield wrong.replace("return", "global sum\n    sum = max\n    return")
     yield "class AssertionError(Exception): pass\n" + wrong
     yield "from operator import eq as sorted\n" + wrong
     yield "from unittest.mock import ANY\n" + base.answer("ANY")

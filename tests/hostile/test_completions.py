@@ -71,7 +71,8 @@ def test_plain_wrong_answers_are_not_quarantined(guard: StaticGuard):
 def test_empty_words_earn_next_to_nothing(guard: StaticGuard):
     keys = [attack for attack in ATTACKS if attack.kind == "master keys"]
     for attack, report in zip(keys, reports(guard, keys), strict=True):
-        assert verdict(report, 1.0, finished=True).reward <= 0.05, described(attack)
+        made = verdict(report, 1.0, finished=True)
+        assert made.status is Status.CERTAIN_FAILURE and made.reward <= 0.05, described(attack)
 
 
 @pytest.mark.slow

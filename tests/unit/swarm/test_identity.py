@@ -129,12 +129,6 @@ def test_the_peer_to_peer_library_reads_the_same_peer_id(path: Path) -> None:
     assert serialization.load_der_private_key(message.data, password=None)
 
 
-def test_showing_an_identity_loads_no_heavy_library() -> None:
-    code = "import sys, codezero.swarm.identity; print({'torch', 'hivemind', 'google.protobuf'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
-
-
 def test_the_commands_show_export_and_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     here, there, back = (tmp_path / name for name in ("swarm.pem", "safe.pem", "back.pem"))
     peer = Identity.load_or_create(here).peer_id
