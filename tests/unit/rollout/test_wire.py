@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
+from builders.mutating import replaced
 from builders.rollout import VersionedPolicy
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,15 +37,6 @@ def generate(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     server = LittleServer(policy.loaded, VersionSource(policy.folder), limits)
     with serving(server.app(), "127.0.0.1:0", "test", "") as port:
         yield f"http://127.0.0.1:{port}/inference/v1/generate"
-
-
-def replaced(tree: Any, path: list[Any], value: Any) -> Any:
-    """A copy of nested dictionaries and lists with another value at a place."""
-    if not path:
-        return value
-    copied = tree.copy()
-    copied[path[0]] = replaced(tree[path[0]], path[1:], value)
-    return copied
 
 
 def paths(tree: Any) -> list[list[Any]]:
