@@ -328,17 +328,9 @@ def test_another_form_costs_the_part_for_format_and_nothing_else():
 
 def test_every_flaw_costs_something_and_is_said():
     for change in (
-        {"stub": True},
-        {"degenerate": ("loop",)},
-        {"returns_value": False},
-        {"undefined_names": ("math",)},
-        {"banned": ("os",)},
-        {"banned": ("__globals__",)},
-        {"toplevel": ("Expr",)},
-        {"unused_params": ("x",)},
-        {"signature_as_stated": False},
-        {"closed": False},
-        {"flaw": "2 fences"},
-    ):
+        {"stub": True}, {"degenerate": ("loop",)}, {"returns_value": False}, {"undefined_names": ("math",)},
+        {"banned": ("os",)}, {"banned": ("__globals__",)}, {"toplevel": ("Expr",)}, {"unused_params": ("x",)},
+        {"signature_as_stated": False}, {"closed": False}, {"flaw": "2 fences"},
+    ):  # fmt: skip
         made = verdict(replace(FINE, **change), 1.0, True)  # pyright: ignore[reportArgumentType]
         assert made.reward < 1 and made.reasons

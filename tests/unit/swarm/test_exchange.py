@@ -629,23 +629,14 @@ def test_headers_of_a_kind_that_another_version_announces_are_left_out_and_no_fa
     assert scene.read() == [(PLACE, "peer", b"groups")] and not scene.refused
 
 
-@pytest.mark.parametrize(
-    ("address", "network"),
-    [
-        ("/ip4/5.6.7.8/tcp/1", "5.6.7.0/24"),
-        ("/ip6/2001:db8:1:2::3/tcp/1", "2001:db8:1::/48"),
-        ("/ip6/::ffff:5.6.7.8/tcp/1", "5.6.7.0/24"),
-        ("/ip6/::ffff:506:708/tcp/1", "5.6.7.0/24"),
-        ("/ip6/64:ff9b::5.6.7.8/tcp/1", "5.6.7.0/24"),
-        ("/ip6/64:ff9b::506:708/tcp/1", "5.6.7.0/24"),
-        ("/ip6/64:ff9b::1:506:708/tcp/1", "64:ff9b::/48"),
-        ("/ip6/::1/tcp/1", "::/48"),
-        ("/ip4/5.6.7.8/tcp/1/p2p/Qm/p2p-circuit", ""),
-        ("/dns4/example.org/tcp/1", ""),
-        ("/ip4/5.6.7.800/tcp/1", ""),
-        ("", ""),
-    ],
-)
+@pytest.mark.parametrize(("address", "network"), [
+    ("/ip4/5.6.7.8/tcp/1", "5.6.7.0/24"), ("/ip6/2001:db8:1:2::3/tcp/1", "2001:db8:1::/48"),
+    ("/ip6/::ffff:5.6.7.8/tcp/1", "5.6.7.0/24"), ("/ip6/::ffff:506:708/tcp/1", "5.6.7.0/24"),
+    ("/ip6/64:ff9b::5.6.7.8/tcp/1", "5.6.7.0/24"), ("/ip6/64:ff9b::506:708/tcp/1", "5.6.7.0/24"),
+    ("/ip6/64:ff9b::1:506:708/tcp/1", "64:ff9b::/48"), ("/ip6/::1/tcp/1", "::/48"),
+    ("/ip4/5.6.7.8/tcp/1/p2p/Qm/p2p-circuit", ""), ("/dns4/example.org/tcp/1", ""), ("/ip4/5.6.7.800/tcp/1", ""),
+    ("", ""),
+])  # fmt: skip
 def test_a_network_is_what_one_owner_often_has(address: str, network: str) -> None:
     assert network_of(address) == network
 
