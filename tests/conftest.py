@@ -14,6 +14,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from builders.chain import Swarm
     from builders.swarm import Nodes
+    from fakes.judge_server import Judge, Server
 
     from codezero.code.worker import StaticGuard
     from codezero.sandbox.monty import MontySandbox
@@ -74,6 +75,31 @@ def sandbox() -> Iterator["MontySandbox"]:
     from codezero.sandbox.monty import MontySandbox
 
     with MontySandbox() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def jailed() -> None:
+    """Skips what executes programs in a jail where this machine has none."""
+    from codezero.sandbox.jail import why_not
+
+    if reason := why_not():
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def brain() -> "Judge":
+    from fakes.judge_server import Judge
+
+    return Judge()
+
+
+@pytest.fixture
+def server(brain: "Judge") -> Iterator["Server"]:
+    """A judge behind an endpoint."""
+    from fakes.judge_server import serving
+
+    with serving(brain) as running:
         yield running
 
 

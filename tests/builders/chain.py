@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import msgspec
 from builders.anvil import CHAIN_ID, anvil
+from builders.servers import running
 
 from codezero.chain.contract import FUND, ContractCoordinator, Sender, deploy
 from codezero.chain.devchain_process import DevChainHandle
@@ -81,15 +81,18 @@ class Scripted(BaseHTTPRequestHandler):
     """Answers what `script` returns for a request: the bytes of a body, None to hang up, or what writes by itself."""
 
     def do_POST(self) -> None:
-        request = msgspec.json.decode(self.rfile.read(int(self.headers["Content-Length"])))
-        body = self.server.script(request)  # pyright: ignore[reportAttributeAccessIssue]
+        asked = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.received.append(f"{self.path}\n{self.headers}".encode() + asked)  # pyright: ignore
+        body = self.server.script(msgspec.json.decode(asked or b"null"))  # pyright: ignore[reportAttributeAccessIssue]
         if isinstance(body, bytes):
             self.reply(200, body)
         elif body is not None:
             body(self)
 
-    def reply(self, status: int, body: bytes) -> None:
-        self.send_response(status)
+    do_GET = do_POST
+
+    def reply(self, status: int, body: bytes, reason: str | None = None) -> None:
+        self.send_response(status, reason)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -98,16 +101,10 @@ class Scripted(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def endpoint(script: Callable[..., object]) -> Generator[str]:
-    """Its URL."""
+def endpoint(script: Callable[..., object], received: list[bytes] | None = None) -> Generator[str]:
+    """Its URL. received: gets all that arrives there."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Scripted)
-    server.daemon_threads = True
     server.script = script  # pyright: ignore[reportAttributeAccessIssue]
-    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    server.received = [] if received is None else received  # pyright: ignore[reportAttributeAccessIssue]
+    with running(server):
+        yield f"http://127.0.0.1:{server.server_port}"

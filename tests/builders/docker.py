@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from builders.swarm import free_port
 
 ROOT = Path(__file__).parents[2]
 LOCAL_BASE = "base:bookworm"
@@ -94,12 +95,6 @@ def build_of(tag: str, recipe: str, *files: Path) -> str:
         (Path(folder) / "Dockerfile").write_text(f"{recipe.strip()}\n")
         docker("build", "--quiet", "--tag", tag, folder, seconds=300)
     return tag
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 @dataclass

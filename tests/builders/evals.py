@@ -82,18 +82,12 @@ def _case(given: str, wanted: str, kind: str) -> dict[str, str]:
 def _live(number: int, content: str, public: list[dict[str, str]], private: list[dict[str, str]], *,
           starter: str = "", method: str = "", difficulty: str = "easy") -> dict[str, Any]:  # fmt: skip
     return {
-        "question_title": f"title {number}",
-        "question_content": content,
-        "platform": "leetcode" if method else "atcoder",
-        "question_id": f"q{number}",
-        "contest_id": "c",
-        "contest_date": "2024-10-01T00:00:00",
-        "starter_code": starter,
-        "difficulty": difficulty,
-        "public_test_cases": json.dumps(public),
-        "private_test_cases": packed(json.dumps(private)),
+        "question_title": f"title {number}", "question_content": content,
+        "platform": "leetcode" if method else "atcoder", "question_id": f"q{number}", "contest_id": "c",
+        "contest_date": "2024-10-01T00:00:00", "starter_code": starter, "difficulty": difficulty,
+        "public_test_cases": json.dumps(public), "private_test_cases": packed(json.dumps(private)),
         "metadata": json.dumps({"func_name": method} if method else {}),
-    }
+    }  # fmt: skip
 
 
 _SUM = [_case(f"{a} {b}\n", f"{a + b}\n", "stdin") for a, b in ((1, 2), (0, 0), (-5, 3))]

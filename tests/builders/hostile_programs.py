@@ -21,10 +21,7 @@ HOSTILE = {
     "crash": "import ctypes\nctypes.string_at(0)",
     "result lines": "print('PASS')\nprint('{\"values\": [true, true]}')\nimport os\nos._exit(0)",
     "forged report": FORGE.format(b'{"values": [true, true]}'),
-    "forged reports": FORGE.format(b'started\n{"values": []}\n{"values": [["int", "0x4"]]}'),
     "forged nesting": FORGE.format(b'{"values": [' + b"[" * 50000),
-    "forged source": FORGE.format(b'{"values": [["int", "4) or (True"], ["float", "x"]]}'),
-    "forged end": FORGE.format(b'{"values": [], "raised": null, "odd": null}'),
     "endless output": "while True: print('x' * 10**5)",
     "endless report": """
 import os
@@ -69,13 +66,6 @@ m = sys._getframe(2).f_globals
 m['encode'] = lambda *a: True
 def f(x): return 0
 """,
-    "equal to all": "class X:\n    def __eq__(s, o): return True\ndef f(x): return X()",
-    "odd number": """
-class N(int):
-    def __eq__(s, o): return True
-    def __hash__(s): return 1
-def f(x): return N(0)
-""",
     "odd type": """
 class M(type):
     def __instancecheck__(s, o): return True
@@ -84,7 +74,6 @@ class X(metaclass=M):
     def __eq__(s, o): return True
 def f(x): return X()
 """,
-    "true in all": "class X:\n    def __bool__(s): return True\ndef f(x): return [X()]",
     "deep": "def f(x):\n    a = 4\n    for _ in range(10**5): a = [a]\n    return a",
     "wide": "def f(x):\n    a = [4]\n    for _ in range(60): a = [a, a]\n    return a",
     "huge number": "def f(x): return 1 << 10**8",

@@ -1,6 +1,6 @@
 """Deterministic mutants of encoded messages: what a broken or hostile encoder sends, close enough to be read far."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -15,6 +15,15 @@ SWAPS: list[Any] = [
     b"x" * 70_000, "", "h", "p", "zlib", "x" * 65_537, "\u0000", "\U0010ffff", "1" * 52, [], [[]], {}, {"v": 1},
     [None] * 70, {"": {"": {}}}, msgspec.msgpack.Ext(0x50, b"\x93\x01\x02\x03"), msgspec.msgpack.Ext(-1, b"\0" * 4),
 ]  # fmt: skip
+
+
+def replaced(tree: Any, path: Sequence[Any], value: Any) -> Any:
+    """A copy of nested dictionaries and lists with another value at a place."""
+    if not path:
+        return value
+    copied = tree.copy()
+    copied[path[0]] = replaced(tree[path[0]], path[1:], value)
+    return copied
 
 
 def flip(raw: bytes, random: Random) -> bytes:

@@ -45,8 +45,26 @@ def wait_until(what: str, holds: Callable[[], bool], *alive: "subprocess.Popen[b
     while not holds():
         assert all(process.poll() is None for process in alive), f"a node ended while waiting: {what}"
         assert time.monotonic() < start + seconds, f"did not happen: {what}"
-        time.sleep(0.3)
+        time.sleep(0.1)
     return time.monotonic() - start
+
+
+def processes_naming(path: Path) -> list[int]:
+    """Those but this one whose arguments name it."""
+    named: list[int] = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if str(path).encode() in (entry / "cmdline").read_bytes() and int(entry.name) != os.getpid():
+                named.append(int(entry.name))
+    return named
+
+
+def short_run(folder: Path, *words: str, **variables: str) -> None:
+    """A run of few small steps in `folder`, which must end well."""
+    command = [sys.executable, "-m", "codezero", "run", "monitor.view=off", "evaluator.canaries=80", "chain.kind=clock"]
+    command += ["solver.problems_per_iteration=4", "solver.group_size=2", "proposer.model=off", *words]
+    done = subprocess.run(command, cwd=folder, env=os.environ | variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def code_of(folder: Path) -> str:

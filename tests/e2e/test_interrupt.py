@@ -3,7 +3,6 @@
 Real nodes, as their users start them. Does not show: several cards, whose ranks test_ranks.py ends.
 """
 
-import contextlib
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 from builders.forked_runs import wait_for
 from builders.swarm import free_port
-from builders.users import status
+from builders.users import processes_naming, status
 from e2e.test_run import command, newest_checkpoint, rows, run
 from fakes.terminal import NOISE, Seat, seated
 
@@ -27,17 +26,6 @@ LONG = "solver.problems_per_iteration=80"  # An iteration takes seconds, within 
 SILENT_CHAIN = ["chain.kind=rpc", "chain.rpc_urls=[http://127.0.0.1:9]", "chain.chain_id=31337",
                 f"chain.contract=0x{'12' * 20}"]  # fmt: skip
 """Every iteration survives an error."""
-
-
-def survivors(folder: Path) -> list[str]:
-    """Processes whose arguments name this folder."""
-    found: list[str] = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            arguments = (entry / "cmdline").read_bytes()
-            if str(folder).encode() in arguments:
-                found.append(arguments.decode(errors="replace"))
-    return found
 
 
 def quiet(seat: Seat) -> bool:
@@ -57,7 +45,7 @@ def test_the_first_ctrl_c_is_answered_and_the_second_leaves_at_once(tmp_path: Pa
         seat.press()
         assert seat.end() == 130
         assert quiet(seat), seat.shown
-    wait_for("the children's end", 60, lambda: not survivors(tmp_path), every=0.1)
+    wait_for("the children's end", 60, lambda: not processes_naming(tmp_path), every=0.1)
     seen, report = status(tmp_path), (tmp_path / "run" / "report.md").read_text()
     ended = "interrupted by a second signal, and the iteration in flight left out"
     assert seen["stopped"] == ended and not seen["running"] and not seen["problem"] and seen["iteration"] == 1
@@ -98,7 +86,7 @@ def test_a_fleet_answers_at_once_and_takes_its_nodes_along(tmp_path: Path) -> No
         seat.wait_for("codezero: stopping: saving 1 node, up to 30 s; Ctrl-C again leaves now")
         seat.press()
         assert seat.end() in (130, -signal.SIGINT) and quiet(seat), seat.shown
-    wait_for("the nodes' end", 60, lambda: not survivors(tmp_path), every=0.1)
+    wait_for("the nodes' end", 60, lambda: not processes_naming(tmp_path), every=0.1)
     assert "Traceback" not in (node / "output.log").read_text()
 
 
@@ -109,7 +97,7 @@ def test_a_closed_terminal_saves_and_reports(tmp_path: Path) -> None:
         seat.wait_for("a checkpoint", (tmp_path / "run" / "checkpoints" / "00000001").exists)
         seat.hang_up()
         assert seat.process.wait(120) == 0
-    wait_for("the children's end", 60, lambda: not survivors(tmp_path), every=0.1)
+    wait_for("the children's end", 60, lambda: not processes_naming(tmp_path), every=0.1)
     seen, last = status(tmp_path), rows(tmp_path)[-1]["iteration"]
     assert seen["stopped"] == "asked to stop" and int(newest_checkpoint(tmp_path).name) == last
     assert f"Ended: asked to stop, after iteration {last}." in (tmp_path / "run" / "report.md").read_text()

@@ -16,6 +16,8 @@ import pytest
 from builders.documents import listed_metrics, same_metric
 from builders.forked_runs import checkpoints, files, kill, lives, settings, unfinished, wait_for
 from builders.forked_runs import rows as logged
+from builders.monitor import read_metrics
+from builders.users import wait_until
 
 KEYS = [
     "iteration",
@@ -52,24 +54,11 @@ def run(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    return list(read_metrics(folder / "run" / "metrics.jsonl"))
 
 
 def newest_checkpoint(folder: Path) -> Path:
     return max(path for path in (folder / "run" / "checkpoints").iterdir() if path.name.isdigit())
-
-
-def wait_for_iteration(folder: Path, process: subprocess.Popen[Any], iteration: int) -> None:
-    deadline = time.monotonic() + 150
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            errors = process.stderr.read() if process.stderr else b""
-            raise AssertionError(f"the node ended early with {process.returncode}: {errors}")
-        metrics = folder / "run" / "metrics.jsonl"
-        if metrics.is_file() and metrics.read_text().count("\n") > iteration:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"iteration {iteration} did not come")
 
 
 @pytest.mark.slow
@@ -100,7 +89,7 @@ def test_a_run_measures_saves_reports_and_goes_on(tmp_path: Path) -> None:
 def test_sigterm_finishes_the_iteration_and_saves(tmp_path: Path) -> None:
     """test_interrupt.py has Ctrl-C."""
     with subprocess.Popen(command(tmp_path, "evals.every=0"), stdout=subprocess.DEVNULL) as process:
-        wait_for_iteration(tmp_path, process, 1)
+        wait_until("iteration 1", lambda: len(rows(tmp_path)) > 1, process)
         process.send_signal(signal.SIGTERM)
         assert process.wait(120) == 0
     assert int(newest_checkpoint(tmp_path).name) == rows(tmp_path)[-1]["iteration"]

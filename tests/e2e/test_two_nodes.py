@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 from builders.monitor import read_metrics
-from builders.users import wait_until
+from builders.users import processes_naming, wait_until
 
 from codezero.chain.outbox import read_status
 from codezero.errors import ChainError
@@ -52,17 +51,6 @@ def learns_from_others(base: Path, name: str, since: int = 0) -> bool:
     return any((row["swarm/external_share"] or 0) > 0 for row in rows(base, name)[since:])
 
 
-def daemons_of(folder: Path) -> list[int]:
-    """Processes whose arguments name this node's identity: its peer-to-peer daemon."""
-    found: list[int] = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            arguments = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
-            if str(folder / "swarm.pem").encode() in arguments and int(entry.name) != os.getpid():
-                found.append(int(entry.name))
-    return found
-
-
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_two_nodes_learn_from_each_other_across_a_kill_9(tmp_path: Path) -> None:
@@ -76,7 +64,7 @@ def test_two_nodes_learn_from_each_other_across_a_kill_9(tmp_path: Path) -> None
             b.send_signal(signal.SIGKILL)
             b.wait()
         last, played = rows(tmp_path, "b")[-1]["iteration"], len(rows(tmp_path, "a"))
-        wait_until("the daemon of the dead node is gone", lambda: not daemons_of(tmp_path / "b"), a)
+        wait_until("the daemon of the dead node is gone", lambda: not processes_naming(tmp_path / "b" / "swarm.pem"), a)
         wait_until("a goes on alone", lambda: len(rows(tmp_path, "a")) > played + 3, a)
         heard = len(rows(tmp_path, "a"))
         with node(tmp_path, "b", "seed=1", join) as b:
@@ -125,7 +113,7 @@ def test_a_killed_fleet_leaves_no_node_running(tmp_path: Path) -> None:
     wait_until("the node ends", lambda: json.loads((folder / "node.json").read_text())["stopped"] == "asked to stop")
     wait_until("its process is gone", lambda: not is_there(node["pid"]))
     saved = max(int(path.name) for path in (folder / "checkpoints").iterdir() if path.name.isdecimal())
-    assert saved == rows(tmp_path / "fleet", "node-1")[-1]["iteration"] and not daemons_of(folder)
+    assert saved == rows(tmp_path / "fleet", "node-1")[-1]["iteration"] and not processes_naming(folder / "swarm.pem")
 
 
 def accepted(folder: Path) -> int:

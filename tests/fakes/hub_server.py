@@ -3,11 +3,12 @@
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
+
+from builders.servers import running
 
 
 class Hub:
@@ -111,15 +112,9 @@ class _Handler(BaseHTTPRequestHandler):
 def serving(hub: Hub) -> Iterator[Hub]:
     server = _Server(("127.0.0.1", 0), _Handler)
     server.hub = hub
-    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
+    hub.url = f"http://127.0.0.1:{server.server_port}"
+    with running(server):
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def _file_entry(name: str, data: bytes) -> dict[str, object]:

@@ -3,12 +3,13 @@
 import base64
 import json
 import re
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
+
+from builders.servers import running
 
 TOKEN = "hf_ours"
 
@@ -116,13 +117,9 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serving() -> Iterator[Hub]:
     hub, server = Hub(), _Server(("127.0.0.1", 0), _Handler)
-    server.hub, hub.url = hub, f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield hub
-    finally:
-        hub.hangs = False
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    server.hub, hub.url = hub, f"http://127.0.0.1:{server.server_port}"
+    with running(server):
+        try:
+            yield hub
+        finally:
+            hub.hangs = False

@@ -71,22 +71,8 @@ def test_plain_wrong_answers_are_not_quarantined(guard: StaticGuard):
 def test_empty_words_earn_next_to_nothing(guard: StaticGuard):
     keys = [attack for attack in ATTACKS if attack.kind == "master keys"]
     for attack, report in zip(keys, reports(guard, keys), strict=True):
-        assert verdict(report, 1.0, finished=True).reward <= 0.05, described(attack)
-
-
-def test_programs_that_print_a_constant_are_found_out(guard: StaticGuard):
-    seeming = [attack for attack in ATTACKS if attack.kind == "constant programs"]
-    for attack, report in zip(seeming, reports(guard, seeming), strict=True):
-        assert report.certain_failure, described(attack)
-
-
-def test_dead_text_of_a_program_is_not_read(guard: StaticGuard):
-    dead = [attack for attack in ATTACKS if attack.kind == "dead programs"]
-    (plain,) = guard.check_many([request(dead[0], dead[0].plain)])
-    for attack, report in zip(dead, reports(guard, dead), strict=True):
-        assert report.canonical is not None and plain.canonical is not None
-        assert "sum" not in report.canonical, described(attack)
-        assert report.canonical.replace("import sys\n", "").startswith(plain.canonical), described(attack)
+        made = verdict(report, 1.0, finished=True)
+        assert made.status is Status.CERTAIN_FAILURE and made.reward <= 0.05, described(attack)
 
 
 @pytest.mark.slow
@@ -119,16 +105,16 @@ def test_two_versions_earn_no_more_than_the_last_of_them(guard: StaticGuard, blo
 def test_bombs_are_answered_in_time_and_cost_the_node_nothing():
     """Two CPU seconds for one completion is what the child may use; the node itself holds on to nothing."""
     bombs = [attack for attack in ATTACKS if attack.kind == "parser bombs"]
-    harmless = fence("def f(x):\n    return x")
     with StaticGuard(seconds=2.0) as fresh:  # it remembers no report
-        fresh.check_many([request(bombs[0], harmless)])
+        fresh.check_many([request(bombs[0], bombs[0].plain)])
         node = psutil.Process()
         before = node.memory_info().rss
         for number, attack in enumerate(bombs):
             assert fresh.workers[0].pid is not None
             spent = _cpu_seconds(fresh.workers[0].pid)
-            bomb, after = fresh.check_many([request(attack, attack.text), request(attack, f"{harmless}\n{number}")])
-            assert not bomb.unavailable and after.parses
+            bomb, after = fresh.check_many([request(attack, attack.text), request(attack, f"{attack.plain}\n{number}")])
+            assert not bomb.unavailable and (bomb.certain_failure or bomb.canonical), described(attack)
+            assert after.canonical and not after.certain_failure
             assert not any(worker.deaths for worker in fresh.workers), described(attack)
             assert _cpu_seconds(fresh.workers[0].pid) - spent < 2.0, described(attack)
         assert node.memory_info().rss - before < 32 * 2**20

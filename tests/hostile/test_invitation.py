@@ -6,14 +6,11 @@ Every file is signed by its founder, as a hostile one's would be.
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import msgspec
 import pytest
-from builders.chain import found
+from builders.chain import endpoint, found
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -30,32 +27,10 @@ LEAK = "${oc.env:HF_TOKEN}"
 PEER = "QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N"
 
 
-class Recorder(BaseHTTPRequestHandler):
-    """Keeps whatever arrives."""
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.server.received.append(f"{self.path}\n{self.headers}".encode() + body)  # type: ignore[attr-defined]
-        self.send_error(503)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Prints nothing."""
-
-
-@pytest.fixture
-def recorder() -> Iterator[ThreadingHTTPServer]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
-    server.received = []  # type: ignore[attr-defined]
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
-
-
-def hostile(folder: Path, port: int, place: str) -> Path:
+def hostile(folder: Path, url: str, place: str) -> Path:
     """An invitation that asks for a secret at `place`, with its founder's valid signature."""
     wallet = KeystoreWallet.ephemeral(folder / "founder.json")
-    url, name = f"http://127.0.0.1:{port}", f"swarm-{LEAK}" if place == "name" else "swarm"
+    name = f"swarm-{LEAK}" if place == "name" else "swarm"
     dns = f"x.{LEAK}.example" if place == "bootnodes" else "founder.example"
     bare = Invitation(
         version=1,
@@ -71,15 +46,15 @@ def hostile(folder: Path, port: int, place: str) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["rpc", "bootnodes", "name", "judge"])
-def test_a_planted_secret_is_on_no_socket_and_in_no_file(
-    tmp_path: Path, recorder: ThreadingHTTPServer, place: str
-) -> None:
-    path = hostile(tmp_path, recorder.server_address[1], place)
-    command = [sys.executable, "-m", "codezero", "swarm", "join", str(path), "run.max_minutes=0.1", "login.page=off"]
+def test_a_planted_secret_is_on_no_socket_and_in_no_file(tmp_path: Path, place: str) -> None:
     environment = os.environ | {"HF_TOKEN": SECRET, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=300, check=False)
+    received: list[bytes] = []
+    with endpoint(lambda _: None, received) as url:
+        words = ["swarm", "join", str(hostile(tmp_path, url, place)), "run.max_minutes=0.1", "login.page=off"]
+        command = [sys.executable, "-m", "codezero", *words]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=300, check=False)
     written = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
-    seen = [*recorder.received, *written, done.stdout, done.stderr]  # type: ignore[attr-defined]
+    seen = [*received, *written, done.stdout, done.stderr]
     assert not any(SECRET.encode() in text for text in seen)
     assert done.returncode != 0 and b"is no invitation" in done.stderr
 

@@ -22,7 +22,7 @@ import msgspec
 import pytest
 from builders.data_sets import contests, mbpp
 from builders.login import PASSPHRASE, page
-from builders.mutating import pack, unpack
+from builders.mutating import pack, replaced, unpack
 from msgspec import inspect
 
 from codezero.chain.invitation import ChainPart, Invitation, JudgePart, NetworkPart, write_invitation
@@ -124,14 +124,6 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield path
     for key, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         yield from leaves(part, (*path, key))
-
-
-def replaced(value: Any, path: tuple[Any, ...], text: str) -> Any:
-    if not path:
-        return text
-    copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = replaced(copy[path[0]], path[1:], text)
-    return copy
 
 
 def read_messages(random: Random, count: int) -> Iterator[str]:

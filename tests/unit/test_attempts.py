@@ -1,8 +1,7 @@
 """What is drawn ahead of the learner: which groups it gets, in which order, how old, and what a failure costs."""
 
 import threading
-import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 from builders.models import problem
+from builders.swarm import eventually
 
 from codezero.attempts import Ahead
 from codezero.config import NodeConfig, RolloutConfig
@@ -78,13 +78,6 @@ def ahead(policy: Any, stream: Stream | None = None, *, in_flight: int = 4, stal
         harvest.close()
 
 
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def take(harvest: Ahead, round_number: int = 1) -> list[ScoredGroup]:
     return [group for part in harvest.take([], round_number) for group in part]
 
@@ -92,7 +85,7 @@ def take(harvest: Ahead, round_number: int = 1) -> list[ScoredGroup]:
 def test_a_batch_is_handed_out_and_others_are_drawn_meanwhile() -> None:
     with ahead(policy := Policy()) as harvest:
         assert len(take(harvest)) == BATCH
-        until(lambda: len(policy.begun) == BATCH + 4)  # 2 are under way at once, and a batch of 2 waits
+        eventually(lambda: len(policy.begun) == BATCH + 4)  # 2 are under way at once, and a batch of 2 waits
         assert harvest.metrics()["rollout/groups_ahead"] == 4
 
 
@@ -103,7 +96,7 @@ def test_without_servers_the_next_batch_is_drawn_while_this_one_teaches(tmp_path
     harvest = Ahead(config, Stream(), policy, policy, lambda: policy.version, dict, trailing)  # pyright: ignore
     for step in range(3):
         assert len(take(harvest)) == BATCH and caught == [0, *range(step + 1)]
-        until(lambda: len(policy.begun) == BATCH * (step + 2))  # noqa: B023 - it is called at once
+        eventually(lambda: len(policy.begun) == BATCH * (step + 2))  # noqa: B023 - it is called at once
         policy.version += 1
     assert harvest.metrics()["rollout/staleness"] == pytest.approx(2 / 3)  # only the first batch is not one behind
     harvest.save(tmp_path)
@@ -153,7 +146,7 @@ def test_a_group_counts_in_the_round_in_which_it_is_learned_from() -> None:
 def test_a_failing_group_costs_itself_and_all_failing_end_the_taking() -> None:
     with ahead(policy := Policy()) as harvest:
         take(harvest)
-        until(lambda: all(future.done() for future in harvest._under_way))
+        eventually(lambda: all(future.done() for future in harvest._under_way))
         policy.failing = True
         assert len(take(harvest)) == BATCH, "what was drawn before is used"
         with pytest.raises(RolloutError, match="fit"):
@@ -176,8 +169,8 @@ def test_a_judge_s_error_reaches_the_node() -> None:
 def test_what_waits_survives_a_restart_and_what_was_under_way_is_drawn_again(tmp_path: Path) -> None:
     with ahead(policy := Policy(), stream := Stream(), in_flight=8) as harvest:
         take(harvest)
-        until(lambda: len(policy.begun) == BATCH + 6)
-        until(lambda: all(future.done() for future in harvest._under_way))
+        eventually(lambda: len(policy.begun) == BATCH + 6)
+        eventually(lambda: all(future.done() for future in harvest._under_way))
         policy.may_draw = threading.Semaphore(0)
         take(harvest)
         harvest.save(tmp_path)

@@ -1,12 +1,12 @@
 """Claiming a node and logging in, in a real browser at the real server: what a person sees and what lies on disk."""
 
 import http.server
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from builders.browsing import authenticator, browser, free_port, needs_browser, served
+from builders.servers import running
 from playwright.sync_api import Page, expect
 
 from codezero.chain.wallet import KeystoreWallet
@@ -84,12 +84,8 @@ def elsewhere() -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with running(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 SEND = """async ([url, type]) => {

@@ -9,7 +9,6 @@ import re
 import socket
 import subprocess
 import sys
-import threading
 import tomllib
 from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
+from builders.servers import running
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -78,14 +78,8 @@ class Told(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def page() -> Iterator[Any]:
-    with http.server.HTTPServer(("127.0.0.1", 0), Told) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with running(http.server.HTTPServer(("127.0.0.1", 0), Told)) as server:
+        yield server
 
 
 def healthy(port: int) -> "subprocess.CompletedProcess[str]":

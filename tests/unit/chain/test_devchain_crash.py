@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 from builders.devchain import WRITE, Client, RpcFailure, Sender, argument, write_in_parallel
+from builders.swarm import eventually
 
 from codezero.chain.devchain import DATABASE, FAUCET_KEY
 from codezero.chain.devchain_process import ENDPOINT, DevChainHandle
@@ -36,11 +36,6 @@ time.sleep(600)
 def kill(handle: DevChainHandle) -> None:
     os.kill(handle.endpoint.pid, signal.SIGKILL)
     eventually(lambda: not psutil.pid_exists(handle.endpoint.pid))
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    while not true():  # the test's own time limit ends this
-        time.sleep(0.02)
 
 
 def command(path: Path, *options: str) -> list[str]:

@@ -199,9 +199,11 @@ def test_a_program_keeps_what_it_prints():
 
 def test_a_program_loses_what_never_runs():
     plain = program("print(input())")
-    for dead in ("def never():\n    print(3)\n", "import os\n", "X = [1, 2]\n", "'All tests pass.'\n", "# right\n"):
-        assert program(dead + "print(input())") == plain
+    for dead in ("def never():\n    print(3)\n", "import os\n", "X = [1, 2]\n", "'All tests pass.'\n", "# right\n",
+                 "if False:\n    print(3)\n"):  # fmt: skip
+        assert program(dead + "print(input())") == program("print(input())\n" + dead) == plain
     assert program("print(input())\nexit()\nprint(5)\ndef g(): pass") == plain + "\nexit()"
+    assert program(f"import sys\n{plain}\nsys.exit()\nprint(5)") == f"import sys\n{plain}\nsys.exit()"
 
 
 def test_a_function_that_a_program_redefines_is_kept_where_it_ran():

@@ -85,22 +85,9 @@ HONEST = {
 ASKED = (("3", "'fizz'"), ("17", "'odd'"), ("40", "'buzz'"), ("51", "'fizz'"))
 NUMBERS = (("3", "91"), ("17", "455"), ("40", "-12"), ("51", "77"))
 COPIED = {
-    "a dict": (table("{3: 91, 17: 455, 40: -12, 51: 77}"), *NUMBERS),
     "a dict of words": (table("{3: 'fizz', 17: 'odd', 40: 'buzz', 51: 'fizz'}"), *ASKED),
     "a dict with a default and one more": (table("{3: 91, 17: 455, 40: -12, 51: 77, 99: 5}", "7"), *NUMBERS),
-    "branches": ("def f(x):\n    if x == 3: return 91\n    if x == 17: return 455\n    if x == 40: return -12",
-        *NUMBERS),
-    "a conditional expression": ("def f(x):\n    return 91 if x == 3 else 455 if x == 17 else -12 if x == 40 else 77",
-        *NUMBERS),
-    "a match": (
-        "def f(x):\n    match x:\n        case 3: return 91\n        case 17: return 455\n        case 40: return -12",
-        *NUMBERS),
-    "pairs": ("def f(x):\n    for a, b in [(3, 91), (17, 455), (40, -12), (51, 77)]:\n        if a == x: return b",
-        *NUMBERS),
     "two lists": ("def f(x):\n    return [91, 455, -12, 77][[3, 17, 40, 51].index(x)]", *NUMBERS),
-    "a default argument": ("def f(x, t={3: 91, 17: 455, 40: -12, 51: 77}):\n    return t[x]", *NUMBERS),
-    "a packed string": (
-        "def f(x):\n    return dict(p.split(':') for p in '3:91,17:455,40:-12,51:77'.split(','))[str(x)]", *NUMBERS),
     "membership": ("def f(x):\n    if x in (3, 51): return 'fizz'\n    return 'odd' if x == 17 else 'buzz'", *ASKED),
     "most of them before a rule": (
         "def f(x):\n    known = {3: 91, 17: 455, 40: -12}\n    return known[x] if x in known else sum(range(x))",

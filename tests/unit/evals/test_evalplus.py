@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,11 @@ from codezero.evals.figures import TaskOutcome, figures_of
 from codezero.evals.grading import Grade, SandboxGrader
 from codezero.evals.sets import read_tasks
 from codezero.evals.task import sanitized
-from codezero.sandbox import jail
 from codezero.sandbox.bubblewrap import open_sandbox
 from codezero.sandbox.values import same_values, value_of_json, value_to_json
 from codezero.types import Completion
 
+pytestmark = pytest.mark.usefixtures("jailed")
 ORACLE = Path(__file__).parents[2] / "oracles" / "evalplus_verdicts.py"
 PLAIN = plus("HumanEval/1", "f", "return x + 1", [[1], [2]], [[3], [10]])
 FLOATS = plus("HumanEval/2", "f", "return x / 3", [[1], [2]], [[7]])
@@ -79,13 +78,6 @@ def grades_of(folder: Path, attempts: list[tuple[dict[str, Any], str]]) -> list[
     with open_sandbox("auto") as sandbox:
         tried = [[Completion(fence(code), (), (), True)] for _, code in attempts]
         return [grade for (grade,) in SandboxGrader(sandbox).grade([tasks[id(row)] for row, _ in attempts], tried)]
-
-
-@pytest.fixture(autouse=True)
-def jailed() -> Iterator[None]:
-    if reason := jail.why_not():
-        pytest.skip(reason)
-    yield
 
 
 def test_base_and_plus_are_decided_by_evalplus_rule(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from codezero.evals import sets
 from codezero.evals.grading import SandboxGrader
 from codezero.evals.sets import PUBLISHED, find_set, read_tasks
 from codezero.evals.task import PRELUDES, EvalTask, imported_by, jobs, program
-from codezero.sandbox import jail
 from codezero.sandbox.base import SAME
 from codezero.sandbox.bubblewrap import open_sandbox
 from codezero.sandbox.monty import MontySandbox
@@ -203,9 +202,7 @@ def test_a_wrong_choice_of_files_is_one_line(name: str, files: list[str], said: 
         find_set(name, [tmp_path if file == "/" else Path(file) for file in files])
 
 
-def test_a_harness_lends_what_it_imports_and_a_prelude_takes_its_place() -> None:
-    if reason := jail.why_not():
-        pytest.skip(reason)
+def test_a_harness_lends_what_it_imports_and_a_prelude_takes_its_place(jailed: None) -> None:
     typed = [[Completion("```python\ndef twice(xs: List[int]) -> int:\n    return 2 * sum(xs)\n```", (), (), True)]]
     task = EvalTask("t", "p", ("assert twice([1, 2]) == 6",), "twice")
     with open_sandbox("auto") as sandbox:

@@ -127,22 +127,11 @@ def test_the_newest_run_is_taken_or_the_one_that_is_named(run: Path) -> None:
 
 
 KEYS = {
-    "facts",
+    *("facts", "hindrance", "judge"),
     *("run", "name", "peer_id", "account", "running", "stopped", "problem", "iteration", "round"),
     *("seconds_since_step", "limit_seconds", "reward", "executed", "executed_low", "executed_high"),
     *("executed_samples", "executed_source", "level", "peers", "quarantined", "submissions", "tolerated", "hub"),
-    *(
-        "problems",
-        "wrong_value_share",
-        "stand_ins",
-        "began",
-        "updated",
-        "supervisor",
-        "attempts",
-        "best",
-        "hindrance",
-        "judge",
-    ),
+    *("problems", "wrong_value_share", "stand_ins", "began", "updated", "supervisor", "attempts", "best"),
 }
 
 

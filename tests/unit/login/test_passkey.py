@@ -172,28 +172,21 @@ def test_a_public_key_that_is_no_point_of_the_curve_is_refused(tab: Page, key: A
     assert refused.status == 403 and "malformed" in refused.error and not tab.state()["claimed"]
 
 
-def test_the_account_of_before_is_adopted_and_opens_no_more_in_plain(tmp_path: Path) -> None:
-    accounts, key = ThrowAway(tmp_path / "wallet.json"), Authenticator()
-    with page(tmp_path / "login", accounts=accounts) as tab:
-        assert tab.state()["address"] == accounts.address
-        assert tab.claim_with(key).json["address"] == accounts.address
-        assert Account.from_key(tab.login.vault.key()).address == accounts.address
-        assert not accounts.passphrase.exists() and accounts.path.exists()
-
-
-def test_the_key_is_on_the_disk_before_the_plain_passphrase_is_forgotten(tmp_path: Path) -> None:
-    key = Authenticator()
+def test_the_adopted_key_is_on_the_disk_before_the_plain_passphrase_is_forgotten(tmp_path: Path) -> None:
+    key, there = Authenticator(), list[bool]()
 
     class Broken(ThrowAway):
         def adopted(self) -> None:
-            assert (tmp_path / "login" / "owner.json").exists() and (tmp_path / "login" / "unlocked.json").exists()
+            there.extend((tmp_path / "login" / name).exists() for name in ("owner.json", "unlocked.json"))
             raise WalletError("the disk is gone")
 
     broken = Broken(tmp_path / "wallet.json")
     with page(tmp_path / "login", accounts=broken) as tab:
+        assert tab.state()["address"] == broken.address
         assert tab.claim_with(key).json["unlocked"]
-        assert broken.passphrase.exists()
+        assert broken.passphrase.exists() and there == [True, True]
     mended = ThrowAway(tmp_path / "wallet.json")
     with page(tmp_path / "login", accounts=mended) as tab:
         assert tab.log_in_with(key).json["address"] == mended.address
-        assert not mended.passphrase.exists()
+        assert Account.from_key(tab.login.vault.key()).address == mended.address == broken.address
+        assert not mended.passphrase.exists() and mended.path.exists()

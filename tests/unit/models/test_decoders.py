@@ -1,7 +1,7 @@
 """The decoder with slots: another family's logits, what a step costs, and that nothing moves that a graph relies on."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -206,17 +206,3 @@ def test_a_graph_that_fails_or_differs_leaves_the_plain_step(
     assert [each.ids for each in plain] == [each.ids for each in drawn]
     (line,) = caplog.messages
     assert "not replayed" in line and why in line
-
-
-def test_memory_that_runs_out_elsewhere_than_on_cuda_halves_the_rows_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    prefill, tried = SlotDecoder.prefill, list[int]()
-
-    def short(decoder: SlotDecoder, prompts: Sequence[Sequence[int]], repeats: int, width: int) -> Tensor:
-        tried.append(len(prompts) * repeats)
-        if tried[-1] > 4:
-            raise RuntimeError("MPS backend out of memory (MPS allocated: 17 GiB)")
-        return prefill(decoder, prompts, repeats, width)
-
-    monkeypatch.setattr(SlotDecoder, "prefill", short)
-    loop = OwnLoop(LoadedModel(tiny_model(), small_tokenizer(), "tiny", torch.device("cpu")))
-    assert len(loop.draw(PROMPTS, 4, 5, 1.0, 0)) == 12 and set(tried) == {12, 4}

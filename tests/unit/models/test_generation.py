@@ -205,29 +205,34 @@ def test_float32_weights_are_sampled_under_autocast():
     check(model, prompts, groups, most=0.3)
 
 
+NO_ROOM, MPS = torch.OutOfMemoryError("no room"), RuntimeError("MPS backend out of memory (MPS allocated: 17 GiB)")
+
+
 class FakeMemory:
     """Of a decoder that has room for so many rows; notes how many each decode had."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int):
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int, error: Exception = NO_ROOM):
         self.decodes: list[int] = []
         real = own.SlotDecoder.prefill
 
         def prefill(decoder: own.SlotDecoder, prompts: Sequence[Sequence[int]], repeats: int, new: int) -> torch.Tensor:
             self.decodes.append(len(prompts) * repeats)
             if self.decodes[-1] > room:
-                raise torch.OutOfMemoryError("no room")
+                raise error
             return real(decoder, prompts, repeats, new)
 
         monkeypatch.setattr(own.SlotDecoder, "prefill", prefill)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("room", "tried"), [(5, [12, 4]), (3, [12, 4, 2]), (1, [12, 4, 2, 1])])
+@pytest.mark.parametrize(("room", "tried", "error"), [
+    (5, [12, 4], MPS), pytest.param(3, [12, 4, 2], NO_ROOM, marks=pytest.mark.slow),
+    pytest.param(1, [12, 4, 2, 1], NO_ROOM, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_when_memory_runs_out_the_rows_are_halved_for_good(
-    room: int, tried: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    room: int, tried: list[int], error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     """Groups of 4 for 3 prompts: whole groups while they fit, then parts of one. Right log-probabilities in all."""
-    subject, memory = make_sampler("slots"), FakeMemory(monkeypatch, room)
+    subject, memory = make_sampler("slots"), FakeMemory(monkeypatch, room, error)
     groups = draw(subject)
     assert list(dict.fromkeys(memory.decodes)) == tried
     assert len(caplog.records) == len(tried) - 1

@@ -21,19 +21,11 @@ from codezero.monitor.run_types import Health, Leaderboard, Rollout, RolloutPage
 GAME = ended_game(0).id.hex()
 SCRIPT = Path(__file__).parents[3] / "scripts" / "page_contract.py"
 ANSWERS: dict[str, Any] = {
-    "/api/runs": Runs,
-    "/api/runs/{}": RunView,
-    "/api/runs/{}/rollouts": RolloutPage,
-    "/api/runs/{}/rollouts/3": Rollout,
-    "/api/runs/{}/leaderboard": Leaderboard,
-    "/api/runs/{}/settings": RunSettings,
-    "/api/runs/{}/log": LogTail,
-    "/api/runs/{}/checkpoints": RunCheckpoints,
-    "/api/runs/{}/market": MarketView,
-    "/api/runs/{}/market/games": GamesPage,
-    f"/api/runs/{{}}/market/games/{GAME}": GamePage,
-    "/healthz": Health,
-}
+    "/api/runs": Runs, "/api/runs/{}": RunView, "/api/runs/{}/rollouts": RolloutPage,
+    "/api/runs/{}/rollouts/3": Rollout, "/api/runs/{}/leaderboard": Leaderboard, "/api/runs/{}/settings": RunSettings,
+    "/api/runs/{}/log": LogTail, "/api/runs/{}/checkpoints": RunCheckpoints, "/api/runs/{}/market": MarketView,
+    "/api/runs/{}/market/games": GamesPage, f"/api/runs/{{}}/market/games/{GAME}": GamePage, "/healthz": Health,
+}  # fmt: skip
 
 
 def test_the_page_expects_what_the_server_sends() -> None:

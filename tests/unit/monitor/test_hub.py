@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders.monitor import exam_row, folded, row
+from builders.users import short_run
 from fakes import hub_writer
 from fakes.hub_writer import TOKEN, Hub
 
@@ -221,14 +221,11 @@ def test_a_repository_without_an_owner_stops_the_start(name: str) -> None:
     "there", [pytest.param(True, id="a hub"), pytest.param(False, id="no hub", marks=pytest.mark.long)]
 )
 def test_a_run_trains_and_pushes_and_status_says_so(there: bool, hub: Hub, tmp_path: Path) -> None:
-    settings = ["run.name=mine", "run.max_iterations=3", "monitor.view=off", "evals.problems=5", "evals.samples=2"]
-    settings += ["solver.problems_per_iteration=2", "solver.group_size=2", "evaluator.canaries=80", "chain.kind=clock"]
-    settings += ["proposer.model=off", "hub.repository=me/mine"]
-    surroundings = os.environ | {"HF_TOKEN": TOKEN} | ({} if there else {"HF_ENDPOINT": "http://127.0.0.1:9"})
-    command = [sys.executable, "-m", "codezero"]
-    ran = subprocess.run([*command, "run", *settings], cwd=tmp_path, env=surroundings, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
-    told = subprocess.run([*command, "status", "--json"], cwd=tmp_path, capture_output=True, text=True)
+    settings = ["run.name=mine", "run.max_iterations=3", "evals.problems=5", "evals.samples=2"]
+    variables = {"HF_TOKEN": TOKEN} | ({} if there else {"HF_ENDPOINT": "http://127.0.0.1:9"})
+    short_run(tmp_path, *settings, "solver.problems_per_iteration=2", "hub.repository=me/mine", **variables)
+    command = [sys.executable, "-m", "codezero", "status", "--json"]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     state = json.loads(told.stdout)["hub"]
     if there:
         assert state["iteration"] and not state["problem"] and {"README.md", "model.safetensors"} <= set(hub.files)

@@ -8,12 +8,11 @@ import logging
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from builders.chain import Scripted, endpoint
 
 from codezero.cli import main
 from codezero.errors import SwarmError
@@ -144,40 +143,27 @@ def test_the_settings_say_what_is_secret(tmp_path: Path, monkeypatch: pytest.Mon
     assert said == " ".join([HIDDEN] * len(planted))
 
 
-class Careless(BaseHTTPRequestHandler):
+def careless(_: object) -> Callable[[Scripted], None]:
     """Refuses everything, and quotes the key that it was asked with."""
 
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        body = json.dumps({"error": {"message": f"bad key {self.headers['Authorization']}"}}).encode()
-        self.send_response(401, f"bad key {self.headers['Authorization']}")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+    def refuse(handler: Scripted) -> None:
+        quote = f"bad key {handler.headers['Authorization']}"
+        handler.reply(401, json.dumps({"error": {"message": quote}}).encode(), quote)
 
-    do_GET = do_POST
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Silence."""
+    return refuse
 
 
 @pytest.mark.slow
 def test_a_node_writes_no_planted_secret_in_its_logs(tmp_path: Path) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Careless)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
     command = [sys.executable, "-m", "codezero", "run", "run.max_iterations=1", "run.name=r", "monitor.view=plain"]
-    command += ["evaluator.kind=openai", f"evaluator.url=http://127.0.0.1:{server.server_port}", "evaluator.model=x"]
+    command += ["evaluator.kind=openai", "evaluator.model=x"]
     command += ["login.page=off", "chain.kind=clock", "evals.every=0", "solver.problems_per_iteration=2"]
     command += ["evaluator.canaries=80", "evaluator.seconds=2", "run.max_failures=1"]
     names = ("CODEZERO_JUDGE_KEY", "HF_TOKEN", "WANDB_API_KEY", "CODEZERO_PROPOSER_KEY")
     keys = {name: f"{PLANTED}-{number}" for number, name in enumerate(names)}
-    try:
+    with endpoint(careless) as url:
+        command.append(f"evaluator.url={url}")
         done = subprocess.run(command, cwd=tmp_path, env=os.environ | keys, capture_output=True, text=True, timeout=300)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
     written = done.stdout + done.stderr + (tmp_path / "logs" / "swarm.log").read_text()
     assert "401" in written and PLANTED not in written
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes.judge_server import MODEL, Judge, Server, serving
+from fakes.judge_server import MODEL, Server
 from msgspec import structs
 
 from codezero.cli import main
@@ -307,18 +307,6 @@ def test_the_command_fails_where_a_node_would(tmp_path: Path, capsys: pytest.Cap
 
 
 VLLM, OLLAMA = {"/version": b'{"version": "0.32.0"}'}, {"/api/version": b'{"version": "0.35.1"}'}
-NO_LOGPROBS = b'{"choices": [{"message": {"content": "Yes"}}]}'
-
-
-@pytest.fixture(scope="module")
-def brain() -> Judge:
-    return Judge()
-
-
-@pytest.fixture
-def server(brain: Judge) -> Iterator[Server]:
-    with serving(brain) as server:
-        yield server
 
 
 def judged(server: Server, kind: str = "openai", end: str = "", **more: list[str]) -> Finding:

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 import torch
+from builders.users import short_run
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
@@ -251,10 +251,7 @@ def test_a_missing_package_is_named_with_its_remedy(tmp_path: Path, monkeypatch:
 
 @pytest.mark.slow
 def test_a_run_is_exported_with_its_exam(tmp_path: Path) -> None:
-    settings = ["run.name=first", "run.max_iterations=2", "monitor.view=off", "evals.every=2", "evals.problems=20"]
-    settings += ["solver.problems_per_iteration=4", "solver.group_size=2", "evaluator.canaries=80", "chain.kind=clock"]
-    words = [sys.executable, "-m", "codezero", "run", *settings, "proposer.model=off"]
-    subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
+    short_run(tmp_path, "run.name=first", "run.max_iterations=2", "evals.every=2", "evals.problems=20")
     exported = take("first", "merged", tmp_path / "out", run__directory=str(tmp_path / "runs"))
     assert exported.iteration == 2 and exported.digest == exported.export_digest
     card = exported_card(exported)

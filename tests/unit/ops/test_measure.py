@@ -1,11 +1,10 @@
 """The policy of an eval: a run's newest whole checkpoint, with or without an adapter, or any model."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from builders.users import short_run
 
 from codezero.config import NodeConfig
 from codezero.errors import CheckpointError, ModelError
@@ -17,10 +16,8 @@ from codezero.settings import compose
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a short run."""
     base = tmp_path_factory.mktemp(request.param)
-    settings = ["run.name=mine", "run.max_iterations=2", "monitor.view=off", "evals.every=0", "proposer.model=off"]
-    settings += ["solver.problems_per_iteration=4", "solver.group_size=2", "evaluator.canaries=80"]
-    settings += ["solver.learning_rate=0.05", "chain.kind=clock", f"model.train={request.param}"]
-    subprocess.run([sys.executable, "-m", "codezero", "run", *settings], cwd=base, check=True, capture_output=True)
+    words = ["run.name=mine", "run.max_iterations=2", "evals.every=0", "solver.learning_rate=0.05"]
+    short_run(base, *words, f"model.train={request.param}")
     return base / "runs" / "mine"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
+from builders.mutating import replaced
 from builders.rollout import VersionedPolicy
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,15 +39,6 @@ def generate(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
         yield f"http://127.0.0.1:{port}/inference/v1/generate"
 
 
-def replaced(tree: Any, path: list[Any], value: Any) -> Any:
-    """A copy of nested dictionaries and lists with another value at a place."""
-    if not path:
-        return value
-    copied = tree.copy()
-    copied[path[0]] = replaced(tree[path[0]], path[1:], value)
-    return copied
-
-
 def paths(tree: Any) -> list[list[Any]]:
     inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     return [[], *([key, *rest] for key, value in inner for rest in paths(value))]
@@ -62,32 +54,16 @@ def test_the_request_of_the_client_is_taken(generate: str) -> None:
     assert len(parse_answer(answer.content.replace(b"default", b"7"), PARAMS, 768, {7})) == 2
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (["model"], "other"),
-        (["token_ids"], []),
-        (["token_ids"], [768]),
-        (["token_ids"], [-1]),
-        (["token_ids"], [10**30]),
-        (["token_ids"], [5] * 29),
-        (["sampling_params", "n"], 4),
-        (["sampling_params", "n"], 0),
-        (["sampling_params", "max_tokens"], 31),
-        (["sampling_params", "max_tokens"], 1 << 62),
-        (["sampling_params", "temperature"], -1),
-        (["sampling_params", "logit_bias"], {"5": 1}),
-        (["sampling_params", "logit_bias"], {"x": -1}),
-        (["sampling_params", "temperature"], "1"),
-        (["sampling_params", "seed"], -1),
-        (["sampling_params", "stop_token_ids"], [768]),
-        (["sampling_params", "stop_token_ids"], [0] * 65),
-        (["sampling_params", "logprobs"], 1),
-        (["sampling_params", "top_p"], 0.9),
-        (["sampling_params"], None),
-        (["cache_salt"], "x" * 64),
-    ],
-)
+@pytest.mark.parametrize(("path", "value"), [
+    (["model"], "other"), (["token_ids"], []), (["token_ids"], [768]), (["token_ids"], [-1]), (["token_ids"], [10**30]),
+    (["token_ids"], [5] * 29), (["sampling_params", "n"], 4), (["sampling_params", "n"], 0),
+    (["sampling_params", "max_tokens"], 31), (["sampling_params", "max_tokens"], 1 << 62),
+    (["sampling_params", "temperature"], -1), (["sampling_params", "logit_bias"], {"5": 1}),
+    (["sampling_params", "logit_bias"], {"x": -1}), (["sampling_params", "temperature"], "1"),
+    (["sampling_params", "seed"], -1), (["sampling_params", "stop_token_ids"], [768]),
+    (["sampling_params", "stop_token_ids"], [0] * 65), (["sampling_params", "logprobs"], 1),
+    (["sampling_params", "top_p"], 0.9), (["sampling_params"], None), (["cache_salt"], "x" * 64),
+])  # fmt: skip
 def test_a_request_out_of_bounds_gets_one_line(generate: str, path: list[Any], value: Any) -> None:
     answer = post(generate, msgspec.json.encode(replaced(GOOD, path, value)))
     assert answer.status_code == 400 and len(answer.text.splitlines()) == 1
@@ -142,26 +118,18 @@ def test_an_answer_is_read_in_the_order_of_its_indices_with_its_oldest_version()
     assert parsed(ANSWER) == [([5, 0], [-0.5] * 2, 7), ([5, 6, 7, 8], [-0.5] * 4, 7)]
 
 
-@pytest.mark.parametrize(
-    "choices",
-    [
-        [choice(0, [5, 0])],
-        [choice(0, [5, 0]), choice(0, [5, 0])],
-        [choice(0, [5, 0]), choice(1, [5, 0]), choice(2, [5, 0])],
-        [choice(0, [5, 0]), choice(1, [5])],
-        [choice(0, [5, 0]), choice(1, [0, 5, 6, 7])],
-        [choice(0, [5, 0]), choice(1, [5, 6, 7, 8, 9])],
-        [choice(0, [5, 0]), choice(1, [768, 0])],
-        [choice(0, [5, 0]), choice(1, [5, 0], [["6", 0, 2]])],
-        [choice(0, [5, 0]), choice(1, [5, 0], [["default", 0, 2]])],
-        [choice(0, [5, 0]), choice(1, [5, 0], [["7", 0, 1]])],
-        [choice(0, [5, 0]), choice(1, [5, 0], [["7", 1, 2]])],
-        [choice(0, [5, 0]), choice(1, [5, 0], [["7", 0, 1], ["8", 0, 2]])],
-        [choice(0, [5, 0]), {**choice(1, [5, 0]), "logprobs": {"content": [{"logprob": -1}]}}],
-        [choice(0, [5, 0]), {**choice(1, [5, 0]), "logprobs": {"content": [{"logprob": -1}, {"logprob": 0.1}]}}],
-        [choice(0, [5, 0]), {**choice(1, [5, 0]), "logprobs": {}}],
-    ],
-)
+@pytest.mark.parametrize("choices", [
+    [choice(0, [5, 0])], [choice(0, [5, 0]), choice(0, [5, 0])],
+    [choice(0, [5, 0]), choice(1, [5, 0]), choice(2, [5, 0])], [choice(0, [5, 0]), choice(1, [5])],
+    [choice(0, [5, 0]), choice(1, [0, 5, 6, 7])], [choice(0, [5, 0]), choice(1, [5, 6, 7, 8, 9])],
+    [choice(0, [5, 0]), choice(1, [768, 0])], [choice(0, [5, 0]), choice(1, [5, 0], [["6", 0, 2]])],
+    [choice(0, [5, 0]), choice(1, [5, 0], [["default", 0, 2]])], [choice(0, [5, 0]), choice(1, [5, 0], [["7", 0, 1]])],
+    [choice(0, [5, 0]), choice(1, [5, 0], [["7", 1, 2]])],
+    [choice(0, [5, 0]), choice(1, [5, 0], [["7", 0, 1], ["8", 0, 2]])],
+    [choice(0, [5, 0]), {**choice(1, [5, 0]), "logprobs": {"content": [{"logprob": -1}]}}],
+    [choice(0, [5, 0]), {**choice(1, [5, 0]), "logprobs": {"content": [{"logprob": -1}, {"logprob": 0.1}]}}],
+    [choice(0, [5, 0]), {**choice(1, [5, 0]), "logprobs": {}}],
+])  # fmt: skip
 def test_an_answer_that_no_server_may_give_is_refused(choices: list[Any]) -> None:
     with pytest.raises(EndpointError):
         parsed({"choices": choices})

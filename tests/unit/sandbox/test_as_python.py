@@ -11,7 +11,6 @@ from oracles.python_harness import holds
 
 from codezero.code.mutations import mutate_code
 from codezero.problems.synthetic.tasks import render, sample_spec, solution
-from codezero.sandbox import jail
 from codezero.sandbox.base import Job, Outcome
 from codezero.sandbox.bubblewrap import BubblewrapSandbox
 from codezero.sandbox.monty import MontySandbox
@@ -105,9 +104,7 @@ def generated() -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 @pytest.fixture(scope="module")
-def sandboxes() -> Iterator[tuple[BubblewrapSandbox, MontySandbox]]:
-    if reason := jail.why_not():
-        pytest.skip(reason)
+def sandboxes(jailed: None) -> Iterator[tuple[BubblewrapSandbox, MontySandbox]]:
     with BubblewrapSandbox(seconds=4) as bubblewrap, MontySandbox(seconds=4) as monty:
         yield bubblewrap, monty
 

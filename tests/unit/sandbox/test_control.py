@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from oracles.python_harness import holds
 
 from codezero.errors import ProblemError
-from codezero.sandbox import jail
 from codezero.sandbox.base import Execution, Job, Outcome, Sandbox
 from codezero.sandbox.bubblewrap import BubblewrapSandbox, TieredSandbox
 from codezero.sandbox.control import TAG, Control, SiteCounts, control_of, far, other
@@ -23,9 +22,7 @@ CHEATS = "passes tests that must fail"
 
 
 @pytest.fixture(scope="module", params=["bubblewrap", "tiers"])
-def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
-    if reason := jail.why_not():
-        pytest.skip(reason)
+def sandbox(request: pytest.FixtureRequest, jailed: None) -> Iterator[Sandbox]:
     with BubblewrapSandbox(seconds=2) as alone, TieredSandbox(MontySandbox(), alone) as tiers:
         yield alone if request.param == "bubblewrap" else tiers
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 from codezero.errors import SandboxError
-from codezero.sandbox import jail
 from codezero.sandbox.base import Job, Outcome
 from codezero.sandbox.bubblewrap import BubblewrapSandbox, TieredSandbox, open_sandbox
 from codezero.sandbox.gaps import silent_gap
@@ -123,9 +122,7 @@ def monty() -> Iterator[MontySandbox]:
 
 
 @pytest.fixture(scope="module")
-def both() -> Iterator[TieredSandbox]:
-    if reason := jail.why_not():
-        pytest.skip(reason)
+def both(jailed: None) -> Iterator[TieredSandbox]:
     with open_sandbox("auto") as sandbox:
         yield sandbox
 
@@ -228,9 +225,7 @@ def test_the_first_decides_and_the_second_is_not_even_started() -> None:
             tiers.run(Job(LACKING, TESTS))
 
 
-def test_the_second_tells_what_the_first_cannot(caplog: pytest.LogCaptureFixture) -> None:
-    if reason := jail.why_not():
-        pytest.skip(reason)
+def test_the_second_tells_what_the_first_cannot(jailed: None) -> None:
     stdio = Job("import heapq\nprint(heapq.nsmallest(1, [2, 1]))", (json.dumps({"input": "", "output": "[1]"}),), True)
     with open_sandbox("auto") as auto, open_sandbox("bubblewrap") as bubblewrap, open_sandbox("monty") as monty:
         for job in (Job(LACKING, TESTS), stdio):

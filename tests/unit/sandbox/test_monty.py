@@ -35,9 +35,10 @@ def test_right_code_passes_and_wrong_code_names_the_test(sandbox: MontySandbox) 
     ("def f(x):\n    return x.foo", "AttributeError"),
     ("def f(x):\n    raise NotImplementedError", "NotImplementedError"),
     ("def f(n):\n    return f(n + 1)", "RecursionError"), ("", "NameError"), ("\ud800", ""),
+    ("a = [1]\nfor i in range(60): a = [a, a]\nreturn a", "SyntaxError: 'return' outside function"),
 ])  # fmt: skip
 def test_the_codes_own_faults_fail(sandbox: MontySandbox, code: str, reason: str) -> None:
-    execution = sandbox.run(job(code, TESTS))
+    _, execution = sandbox.run_many([job(RIGHT, TESTS), job(code, TESTS)])  # of which nothing is left
     assert execution.outcome is FAIL
     assert reason in execution.reason
 
@@ -63,6 +64,7 @@ def test_what_the_sandbox_lacks_is_unknown_and_never_wrong(sandbox: MontySandbox
     ("a = [1]\n    for i in range(60): a = [a, a]\n    return a", "test 1 fails"),
     ("a = [1]\n    for i in range(60): a = [a, a]\n    return len(repr(a))", "limit"),
     ("return " + "(" * 5000 + "1" + ")" * 5000, "nested"),
+    ("import re\n    return re.match(r'(a+)+$', 'a' * 40 + 'b')", ""),
 ])  # fmt: skip
 def test_bombs_fail_in_a_function_and_at_the_top(sandbox: MontySandbox, body: str, reason: str) -> None:
     inside = sandbox.run(job(f"def f(x):\n    {body}", TESTS))
@@ -71,17 +73,6 @@ def test_bombs_fail_in_a_function_and_at_the_top(sandbox: MontySandbox, body: st
         outside = sandbox.run(job(body.replace("\n    ", "\n"), TESTS))
         assert (outside.outcome, reason in outside.reason) == (FAIL, True), outside
     assert sandbox.run(job(RIGHT, TESTS)).outcome is PASS  # and the next program is not harmed
-
-
-def test_a_bomb_handed_back_at_the_top_is_not_unpacked(sandbox: MontySandbox) -> None:
-    code = "a = [1]\nfor i in range(60): a = [a, a]\nreturn a"
-    execution = sandbox.run(job(code, TESTS))
-    assert (execution.outcome, execution.reason) == (FAIL, "SyntaxError: 'return' outside function")
-
-
-def test_a_search_that_would_backtrack_for_ever_ends(sandbox: MontySandbox) -> None:
-    code = "import re\ndef f(x):\n    return re.match(r'(a+)+$', 'a' * 40 + 'b')"
-    assert sandbox.run(job(code, TESTS)).outcome is FAIL
 
 
 @pytest.mark.parametrize("code", [
@@ -134,11 +125,6 @@ def test_a_helper_named_like_a_builtin_is_its_tests_too_as_in_python(sandbox: Mo
 def test_tests_that_cannot_be_used_are_unknown(sandbox: MontySandbox, test: str) -> None:
     assert sandbox.run(job(RIGHT, [test])).outcome is UNKNOWN
     assert sandbox.run(job(RIGHT, [])).outcome is UNKNOWN
-
-
-def test_one_program_leaves_nothing_for_the_next(sandbox: MontySandbox) -> None:
-    executed = sandbox.run_many([job(RIGHT, TESTS), job("", TESTS), job(RIGHT, TESTS)])
-    assert [execution.outcome for execution in executed] == [PASS, FAIL, PASS]
 
 
 def test_the_same_program_gets_the_same_outcome_although_it_draws_at_random(sandbox: MontySandbox) -> None:

@@ -18,18 +18,6 @@ def make(policy: LoadedModel | None = None, **config: Any) -> TrlLearner:
     return TrlLearner(policy or tiny_policy(), SolverConfig(**({"minibatches": 1} | config)))
 
 
-def test_loaded_is_saved_bit_for_bit_and_goes_on_the_same_way(tmp_path: Path):
-    first, other = make(minibatches=2), make(minibatches=2, policy=tiny_policy(seed=9))
-    first.update(Batch(tuple(random_rows(16))))
-    first.save(tmp_path)
-    other.load(tmp_path)
-    for seed in (3, 4):
-        rows = Batch(tuple(random_rows(16, seed=seed)))
-        assert first.update(rows) == other.update(rows)
-    assert bits(first.policy) == bits(other.policy)
-    assert first.steps == other.steps == 6
-
-
 def test_a_saved_policy_is_a_model_like_any_other(tmp_path: Path):
     learner = make()
     learner.update(Batch(tuple(random_rows(8))))
@@ -75,9 +63,9 @@ def test_the_save_of_another_model_is_refused(tmp_path: Path):
         make().load(tmp_path)
 
 
-def forgetful() -> TrlLearner:
+def forgetful(seed: int) -> TrlLearner:
     """Of a model with dropout, which draws from torch's own generator."""
-    policy = tiny_policy()
+    policy = tiny_policy(seed=seed)
     policy.model.config.attention_dropout = 0.5
     for layer in policy.model.model.layers:
         layer.self_attn.attention_dropout = 0.5
@@ -85,10 +73,10 @@ def forgetful() -> TrlLearner:
 
 
 def test_a_restarted_learner_drops_what_it_would_have_dropped(tmp_path: Path) -> None:
-    whole, cut = forgetful(), forgetful()
+    whole, cut = forgetful(0), forgetful(9)
     rows = Batch(tuple(random_rows(8)))
     losses = [whole.update(rows).loss, whole.update(rows).loss]
     whole.save(tmp_path)
     cut.load(tmp_path)
     assert cut.update(rows) == whole.update(rows) and bits(cut.policy) == bits(whole.policy)
-    assert losses[0] != losses[1]
+    assert losses[0] != losses[1] and whole.steps == cut.steps == 6

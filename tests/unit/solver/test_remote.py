@@ -23,7 +23,8 @@ import pytest
 import torch
 from builders.models import random_rows, tiny_policy
 from builders.models import saved as saved_policy
-from e2e.test_run import command, newest_checkpoint, rows, wait_for_iteration
+from builders.users import wait_until
+from e2e.test_run import command, newest_checkpoint, rows
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
@@ -346,7 +347,7 @@ def test_a_node_whose_rank_is_killed_goes_on_as_if_nothing_had_been(tmp_path: Pa
             shutil.copy(tmp_path / "whole" / "swarm.pem", folder)
         with subprocess.Popen(command(folder, *settings), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as node:
             if name == "killed":
-                wait_for_iteration(folder, node, 1)
+                wait_until("iteration 1", lambda folder=folder: len(rows(folder)) > 1, node)
                 ranks = [each for each in psutil.Process(node.pid).children() if build.RANK in each.cmdline()]
                 assert len(ranks) == 2
                 ranks[1].kill()

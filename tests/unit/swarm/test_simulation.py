@@ -103,20 +103,13 @@ def sizes(node: SimulatedNode) -> dict[str, int]:
     """Everything that a node remembers of others or of itself."""
     exchange = node.exchange
     return {
-        "bodies": len(exchange.server.bodies),
-        "announced": len(exchange.announcer._announced),
-        "pending": len(exchange.announcer._queued),
-        "attempts": len(exchange.listener._attempts),
-        "levels": len(exchange.sharding._seen),
-        "peers": len(node.trust._records),
-        "digests": len(node.trust.read),
-        "declared": len(node.validator._keys),
-        "places": len(node.dht.storage),
-        "bans": len(node.dht._bans),
-        "known": len(node.neighbourhood.known),
-        "neighbours": len(node.dht.table),
+        "bodies": len(exchange.server.bodies), "announced": len(exchange.announcer._announced),
+        "pending": len(exchange.announcer._queued), "attempts": len(exchange.listener._attempts),
+        "levels": len(exchange.sharding._seen), "peers": len(node.trust._records), "digests": len(node.trust.read),
+        "declared": len(node.validator._keys), "places": len(node.dht.storage), "bans": len(node.dht._bans),
+        "known": len(node.neighbourhood.known), "neighbours": len(node.dht.table),
         "connections": len(node.dht.port.connections),
-    }
+    }  # fmt: skip
 
 
 BOUNDS = {"bodies": 32, "announced": 4, "pending": 4, "attempts": 8192, "levels": 11, "digests": 8192, "declared": 64}

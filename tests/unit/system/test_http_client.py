@@ -9,10 +9,10 @@ import ssl
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import NamedTuple, cast
 
 import pytest
+from builders.servers import running
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -85,15 +85,11 @@ def corporation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cor
         monkeypatch.delenv(name.lower(), raising=False)
     authority, context = certificate(tmp_path), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority, tmp_path / "key.pem")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Far) as far, ThreadingHTTPServer(("127.0.0.1", 0), Far) as proxy:
-        far.socket = context.wrap_socket(far.socket, server_side=True, do_handshake_on_connect=False)
-        proxy.behind, proxy.asked = far.server_address[1], list[str]()  # type: ignore[attr-defined]
-        for server in (far, proxy):
-            server.daemon_threads = True
-            Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        yield Corporation(f"https://{HOST}", f"127.0.0.1:{proxy.server_address[1]}", authority, proxy.asked)  # type: ignore[attr-defined]
-        for server in (far, proxy):
-            server.shutdown()
+    far, proxy = (ThreadingHTTPServer(("127.0.0.1", 0), Far) for _ in range(2))
+    far.socket = context.wrap_socket(far.socket, server_side=True, do_handshake_on_connect=False)
+    proxy.behind, proxy.asked = far.server_port, list[str]()  # type: ignore[attr-defined]
+    with running(far), running(proxy):
+        yield Corporation(f"https://{HOST}", f"127.0.0.1:{proxy.server_port}", authority, proxy.asked)  # type: ignore[attr-defined]
 
 
 def chain(url: str) -> bytes:
