@@ -23,6 +23,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -73,7 +74,7 @@ ARMS = {
         f"solver.loss_function={TEACHERS}:shown_right",
     ),
 }
-TRAINING, CALIBRATION = range(601, 975), range(511, 601)
+TRAINING, CALIBRATION = [range(601, 975)], [range(511, 601)]
 """MBPP's task_id, as its authors split it; the test split is 11 to 510."""
 COMMON = (
     "profile=laptop", "data.sources=[{training}]", "model.solver={solver}", "solver.problems_per_iteration=4",
@@ -128,6 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--problems", type=Path, metavar="FILE", help="mbpp.jsonl, as its authors wrote it")
     parser.add_argument("--arms", nargs="*", choices=ARMS, default=list(ARMS))
     parser.add_argument("--seed", type=int, nargs="+", default=[0], help="of the runs: each arm is run with each")
+    parser.add_argument("--rows", type=span, nargs="+", default=TRAINING, metavar="A-B", help="task_id of the problems")
     parser.add_argument("--iterations", type=int, default=10, help="of 32 attempts")
     parser.add_argument("--report", action="store_true", help="run nothing; tell what is there")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of every run")
@@ -156,6 +158,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def span(text: str) -> range:
+    first, last = map(int, text.split("-"))
+    return range(first, last + 1)
+
+
 def play(
     arm: str, seed: int, options: argparse.Namespace, into: Path, done: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
@@ -166,9 +173,10 @@ def play(
         "judge": str(Path(options.judge).resolve()),
         "into": str(into),
     }
-    for name, split in (("training", TRAINING), ("canaries", CALIBRATION)):
+    for name, split in (("training", options.rows), ("canaries", CALIBRATION)):
         names[name] = str(into / f"{name}.jsonl")
-        Path(names[name]).write_text("".join(json.dumps(row) + "\n" for row in rows if row["task_id"] in split))
+        wanted = set(chain(*split))
+        Path(names[name]).write_text("".join(json.dumps(row) + "\n" for row in rows if row["task_id"] in wanted))
     run = f"{arm}-{seed}-{options.iterations}"
     settings = [word.format(**names) for word in (*COMMON, *ARMS[arm])]
     settings += [f"seed={seed}", f"run.name={run}", f"run.max_iterations={options.iterations}", *options.overrides]
