@@ -10,8 +10,8 @@ The exam is greedy on the first 256 problems of MBPP's test split, and four atte
 temperature 1, in pairs with the policy that began. Nothing of an exam is learned from.
 
 Runs are kept in --into, a line for each, and the same command goes on with what is missing, in the middle of a run
-too. Prints JSON: every run, with how far it is ahead of those before it at temperature 1, and by arm the gain in points
-of both exams, the mean over seeds.
+too; other --rows or settings want another folder. Prints JSON: every run, with how far it is ahead of those before it
+at temperature 1, and by arm the gain in points of both exams, the mean over seeds.
 
     codezero bench real_learning --solver DIR --judge DIR --problems mbpp.jsonl --into /tmp/real --picture docs/real.svg
 """

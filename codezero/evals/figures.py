@@ -16,8 +16,8 @@ from codezero.stats import Interval, bounded_interval, resampled_means
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
-    """Unbiased chance that at least one of k attempts passes, from `correct` of `samples` attempts at a problem. 1 -
-    C(n - c, k) / C(n, k): Chen et al. 2021, "Evaluating Large Language Models Trained on Code", eq. 1."""
+    """Unbiased chance that at least one of k attempts passes, from `correct` of `samples` attempts at a problem.
+    1 - C(n - c, k) / C(n, k): Chen et al. 2021, "Evaluating Large Language Models Trained on Code", eq. 1."""
     if samples - correct < k:
         return 1.0
     return 1.0 - math.prod(1.0 - k / i for i in range(samples - correct + 1, samples + 1))
