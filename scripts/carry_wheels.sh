@@ -23,7 +23,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 
 ROOTS = ("accelerate", "datasets", "hydra-core", "msgspec", "peft", "psutil", "pydantic", "pyflakes",
-         "pyyaml", "safetensors", "tokenizers", "transformers", "trl")
+         "pyyaml", "safetensors", "scipy", "tokenizers", "transformers", "trl")
 """What the benchmark imports itself, with codezero's parts that it uses."""
 ASSUMED = ("accelerate", "numpy", "pandas", "peft", "psutil", "pyarrow", "pyyaml", "safetensors", "tokenizers")
 """Of any version: large ones that images with torch have, and small ones whose version matters little."""
