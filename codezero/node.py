@@ -106,6 +106,8 @@ def run_node(
         # Chain, before models: a wallet, outbox or contract that is wrong ends the start now
         monitor.busy("waiting for the chain")
         chain = chain_started()
+        if network is not None:
+            network.follow(chain.coordinator.current_round)
 
         # Models: the policy, then the judge and the proposer, which may share its frozen base
         read = partial(monitor.part, "learning", "rows are read")
@@ -167,7 +169,8 @@ def train(run: Run, node: Node) -> None:
                         scored += judged
                 laps.end("attempts")
 
-                # Exchange: own groups go out, peers' come in and are judged here
+                # Exchange: own groups go out, peers' come in and are judged here, in the round that is open by now
+                step = step._replace(round=run.open_round())
                 peers = exchange(run, node, scored, step.round)
                 laps.end("exchange")
 
@@ -192,8 +195,8 @@ def train(run: Run, node: Node) -> None:
                 propose(run, node, step)
                 laps.end("proposals")
 
-                # Points
-                reward = mean_reward(scored)
+                # Points: the mean over every verdict that could be reached
+                reward = mean(verdict.reward for group in scored for verdict in group.trainable)
                 if reward is not None:
                     node.outbox.add(step.iteration, step.round, reward, best_proposer(scored))
 
@@ -224,7 +227,7 @@ def propose(run: Run, node: Node, step: Step) -> None:
     errors = (ProposalError, EvaluatorError, SandboxError, RolloutError, SwarmError)
     with run.tolerate(errors, then="nothing proposed this time"):
         written = node.proposer.propose(node.difficulty.draw(settings.problems_per_iteration))
-        node.swarm.offer(written, step.round)
+        node.swarm.offer(written, run.open_round())
 
 
 def examine(run: Run, exam: "HeldOutExam", step: Step, *, whole: bool) -> Metrics:
@@ -254,11 +257,6 @@ def measured(node: Node, scored: Sequence[ScoredGroup]) -> Metrics:
     for part in parts:
         level |= part.metrics()
     return level
-
-
-def mean_reward(scored: Sequence[ScoredGroup]) -> float | None:
-    """Mean over every verdict that could be reached; None when there is none."""
-    return mean(verdict.reward for group in scored for verdict in group.trainable)
 
 
 def success_at_proposals(scored: Sequence[ScoredGroup]) -> float | None:

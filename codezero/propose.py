@@ -42,6 +42,8 @@ def run_proposer(
         chain_started = start_chain(config, peer_id, folder.path, stack, visit_through(network), serve)
         monitor.busy("waiting for the chain")
         chain = chain_started()  # before models
+        if network is not None:
+            network.follow(chain.coordinator.current_round)
         proposer = build_proposer(config, environment, peer_id, FrozenModels(config, monitor.busy), stack)
         swarm = build_swarm(network, environment, peer_id, folder.path)
         difficulty = BandTS(seed=config.seed, only_feedback=True)
@@ -69,7 +71,7 @@ def propose(run: Run, config: NodeConfig, swarm: Swarm, difficulty: BandTS, prop
             with run.tolerate(ProposalError, then="nothing proposed this iteration", most=config.run.max_failures):
                 written = proposer.propose(difficulty.draw(settings.problems_per_iteration))
             with run.tolerate(SwarmError, then="nothing offered this iteration"):
-                swarm.offer(written, step.round)
+                swarm.offer(written, run.open_round())
             row: Metrics = {"iteration": step.iteration, "round": step.round, "seconds": time.monotonic() - began}
             row |= {"proposer/feedback": len(feedback), "difficulty/level": difficulty.level}
             row |= swarm.metrics() | difficulty.metrics() | proposer.metrics()

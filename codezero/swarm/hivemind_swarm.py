@@ -75,7 +75,7 @@ class HivemindSwarm(Swarm):
     def gather(self, round_number: int) -> list[RolloutGroup]:
         self.play(round_number, hungry=True)
         self._receive()
-        fresh = [group for group in self._arrived if self._is_fresh(group, round_number)]
+        fresh = [group for group in self._arrived if self._is_fresh(group)]
         self._arrived.clear()
         self._counts["groups_received"] += len(fresh)
         return fresh
@@ -163,17 +163,16 @@ class HivemindSwarm(Swarm):
             group = replace(group, completions=bare)
         return group
 
-    def _is_fresh(self, group: RolloutGroup, round_number: int) -> bool:
-        """Count a group that is own, too old, or the same completions of a problem again, whoever sends them."""
+    def _is_fresh(self, group: RolloutGroup) -> bool:
+        """Count the same completions of a problem again, whoever sends them. The other process refuses what is own, or
+        too old when it comes; an iteration may outlast many rounds."""
         hasher = hashlib.sha256(group.problem.id.encode())
         for completion in group.completions:
             hasher.update(hashlib.sha256(completion.text.encode()).digest())
-        own, stale = group.peer_id == self.peer_id, group.round < round_number - 1
-        if own or stale or hasher.digest() in self._seen:
-            self._counts[f"refused_{'own' if own else 'stale' if stale else 'duplicate'}"] += 1
-            return False
+        seen = hasher.digest() in self._seen
+        self._counts["refused_duplicate"] += seen
         self._seen[hasher.digest()] = None
-        return True
+        return not seen
 
 
 def _spread(group: ScoredGroup) -> float:

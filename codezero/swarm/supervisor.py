@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from codezero.config import SwarmConfig
-from codezero.errors import ConfigError, IdentityError, SwarmError, UnreachableError, translated
+from codezero.errors import ChainError, ConfigError, IdentityError, SwarmError, UnreachableError, translated
 from codezero.swarm.identity import AllowList
 from codezero.swarm.network_status import port_of, replace_file
 from codezero.swarm.wire import Kind
@@ -272,6 +272,7 @@ class NetworkProcess:
         self._settings, self._port, self._state = settings, settings.port, state.resolve()
         self._identity_lock = IdentityLock(Path(settings.identity), self._state)
         self._playing: OpenRound | None = None
+        self._current_round: Callable[[], int] | None = None
         self._unsent: deque[Message] = deque(maxlen=8)  # Own bodies that wait for a process
         self._changed, self._closing = threading.Condition(), threading.Event()
         self._failure: str | None = None
@@ -313,6 +314,10 @@ class NetworkProcess:
                 self._pipe.send(message)
             elif not isinstance(message, OpenRound):
                 self._unsent.append(message)
+
+    def follow(self, current_round: Callable[[], int]) -> None:
+        """Once the trainer plays, keep the process in the round that is open, however long an iteration takes."""
+        self._current_round = current_round
 
     def ask(self, address: str, body: bytes, seconds: float) -> bytes:
         """Ask a founder's node; see `Question`. For any thread. Raises UnreachableError."""
@@ -377,7 +382,10 @@ class NetworkProcess:
                 pipe.send(self._unsent.popleft())
         pipe.start()
         while process.poll() is None and not self._closing.wait(0.1):
-            pass
+            playing, current_round = self._playing, self._current_round
+            with contextlib.suppress(ChainError):  # The last known round is kept
+                if playing and current_round and (now := current_round()) != playing.round:
+                    self.send(msgspec.structs.replace(playing, round=now, hungry=False))
         code = process.close(CLOSE_SECONDS)
         pipe.join(CLOSE_SECONDS)
         with self._changed:

@@ -209,6 +209,19 @@ def test_without_a_coordinator_the_last_round_is_played_on() -> None:
     assert [row["round"] for row in parts.rows] == [9, 9, 9, 9]
 
 
+def test_what_is_shared_is_of_the_round_that_is_open_by_then() -> None:
+    clock, rounds = iter(range(100)), list[tuple[str, int]]()
+
+    def noting(call: str) -> Any:
+        return lambda *arguments: rounds.append((call, arguments[-1])) or []
+
+    shared = {call: noting(call) for call in ("proposals", "publish", "gather", "offer")}
+    parts = Parts(current_round=lambda: next(clock), **shared)
+    play(parts)
+    assert rounds == [("proposals", 1), ("publish", 2), ("gather", 2), ("offer", 3)]
+    assert parts.rows[-1]["round"] == 2
+
+
 def test_a_restart_without_a_coordinator_goes_on_in_the_round_it_knew() -> None:
     def restore(parts: Any) -> int:
         parts["round"].memory.round = 9

@@ -210,6 +210,15 @@ def test_a_killed_node_leaves_nothing_behind_and_comes_back_as_itself(nodes: Nod
         carol.close()
 
 
+def test_who_is_busy_for_many_rounds_hears_its_peers(nodes: Nodes) -> None:
+    nodes.alice.gather(18)
+    nodes.alice.network.follow(lambda: 40)
+    nodes.bob.publish([scored(group(nodes.bob.peer_id, "meanwhile"))], 40)
+    eventually(lambda: any(body.round == 40 for body in nodes.alice.network.bodies))
+    nodes.alice.network.follow(lambda: 80)
+    assert "meanwhile" in [each.problem.question for each in nodes.alice.gather(80)]
+
+
 def test_groups_that_teach_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     swarm = make_swarm(tmp_path, "dave")
     equal = [scored(group(swarm.peer_id, f"equal {i}"), 1.0, 1.0) for i in range(40)]
