@@ -1,4 +1,4 @@
-"""What is a judge worth to a real policy, above its controls? The same attempts at MBPP, learned from in nine ways.
+"""What is a judge worth to a real policy, above its controls? The same attempts at MBPP, learned from in eleven ways.
 
 Each run of an arm is a `codezero run profile=laptop` of --iterations times 4 problems with 8 attempts, on the same
 problems in the same order. `coin`: a reward of 0 or 1 that knows nothing, as often 1 as the judge believes. `form`:
@@ -6,6 +6,8 @@ half for ending by itself, half for a block that parses. `ssd`: supervised on th
 2604.01193), at temperature 1. `likelihood`: the judge without its probe. `judge`: with it. `execution`.
 `teacher`: no reward; the judge's own likelihood of each token, by sampled reverse KL. `judge+teacher`: beside the
 judge's reward. `shown`: the policy as it began is the teacher, shown the attempt that the judge believes most.
+`shared` and `tenth`: two nodes that learn from each other's attempts too, one judged, one that executes a tenth, each
+on half of the cores. Each makes as many attempts as an arm alone, if it is not given fewer problems.
 The exam is greedy on the first 256 problems of MBPP's test split, and four attempts at each of the first 150 at
 temperature 1, in pairs with the policy that began. Nothing of an exam is learned from.
 
@@ -22,6 +24,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -34,6 +37,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # `codezero bench` runs this fil
 import picture
 
 from codezero.code.answer import read_answer
+from codezero.ops.fleet import FleetNode, founded
+from codezero.system.child import Child, python
+from codezero.system.signals import Stop
 from codezero.types import ScoredGroup
 
 if TYPE_CHECKING:
@@ -73,7 +79,10 @@ ARMS = {
         CUSTOM,
         f"solver.loss_function={TEACHERS}:shown_right",
     ),
+    "shared": JUDGED,
+    "tenth": (*JUDGED, "reward.mode=hybrid", "reward.executed=0.1"),
 }
+TOGETHER = ("shared", "tenth")
 TRAINING, CALIBRATION = [range(601, 975)], [range(511, 601)]
 """MBPP's task_id, as its authors split it; the test split is 11 to 510."""
 COMMON = (
@@ -167,7 +176,7 @@ def play(
     arm: str, seed: int, options: argparse.Namespace, into: Path, done: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     """Learn by an arm and sit the exams. done: its policy is compared with those of the same seed and length."""
-    rows = [json.loads(line) for line in options.problems.read_text().splitlines()]
+    problems = [json.loads(line) for line in options.problems.read_text().splitlines()]
     names = {
         "solver": str(Path(options.solver).resolve()),
         "judge": str(Path(options.judge).resolve()),
@@ -176,15 +185,21 @@ def play(
     for name, split in (("training", options.rows), ("canaries", CALIBRATION)):
         names[name] = str(into / f"{name}.jsonl")
         wanted = set(chain(*split))
-        Path(names[name]).write_text("".join(json.dumps(row) + "\n" for row in rows if row["task_id"] in wanted))
-    run = f"{arm}-{seed}-{options.iterations}"
-    settings = [word.format(**names) for word in (*COMMON, *ARMS[arm])]
-    settings += [f"seed={seed}", f"run.name={run}", f"run.max_iterations={options.iterations}", *options.overrides]
-    print(f"{run}: learning", file=sys.stderr, flush=True)
+        Path(names[name]).write_text("".join(json.dumps(row) + "\n" for row in problems if row["task_id"] in wanted))
+    nodes: dict[Path, list[str]] = {}  # the settings of each, by its run's folder
+    for place, each in enumerate(TOGETHER if arm in TOGETHER else (arm,)):
+        run = f"{each}-{seed}-{options.iterations}"
+        settings = [word.format(**names) for word in (*COMMON, *ARMS[each])]
+        settings += [f"seed={seed + 1000 * place}", f"run.name={run}", f"run.max_iterations={options.iterations}"]
+        nodes[into / "runs" / run] = settings + options.overrides
+    folder = into / "runs" / f"{arm}-{seed}-{options.iterations}"
+    print(f"{folder.name}: learning", file=sys.stderr, flush=True)
     os.environ["REAL_TEACHER"] = names["solver" if arm == "shown" else "judge"]
-    command([], ["run", *settings], into)
-    lines = [json.loads(line) for line in (into / "runs" / run / "metrics.jsonl").read_text().splitlines()]
-    folder = into / "runs" / run
+    if arm not in TOGETHER:
+        command([], ["run", *nodes[folder]], into)
+    elif not all(len(rows_of(each)) == options.iterations for each in nodes):
+        learn_together(nodes, into)  # both go on where they were stopped
+    lines = rows_of(folder)
     exams = {exam: sit(exam, folder, options, into) for exam in EXAMS}
     alike = [row["arm"] for row in done if (row["seed"], row["iterations"]) == (seed, options.iterations)]
     policies = {other: folder.with_name(f"{other}-{seed}-{options.iterations}") for other in alike}
@@ -193,10 +208,36 @@ def play(
         for other, policy in policies.items()
         if policy.is_dir()
     }
-    curve = [{name: row.get(name) for name in WATCHED} for row in lines if row.get("iteration")]
+    curve = [{name: row.get(name) for name in WATCHED} for row in lines]
     attempts = sum(row.get("attempts/count") or 0 for row in lines)
     return {"arm": arm, "seed": seed, "iterations": options.iterations, "attempts": attempts, "exams": exams,
             "ahead_of": ahead, "curve": curve}  # fmt: skip
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """The row of each iteration."""
+    path = folder / "metrics.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [row for row in map(json.loads, lines) if row.get("iteration")]
+
+
+def learn_together(nodes: dict[Path, list[str]], into: Path) -> None:
+    """Run nodes that share what they attempt, until all have ended."""
+    running, bootstrap = list[FleetNode](), list[str]()
+    cores = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // len(nodes)))}
+    for folder, settings in nodes.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        own = [f"swarm.identity={into / folder.name}.pem", f"swarm.bootstrap=[{','.join(bootstrap)}]"]
+        words = ["network=peer", "chain.kind=clock", *settings, *own]
+        began = time.time()
+        with (folder / "output.log").open("ab") as log:
+            run = python("-m", "codezero", "run", *words)
+            process = Child(run, stdout=log, stderr=log, env=os.environ | cores, cwd=into)
+        running.append(FleetNode(folder, began, process))
+        bootstrap = bootstrap or founded(running[0], Stop())
+    codes = [node.process.wait() for node in running]
+    if any(codes):
+        raise SystemExit(f"a node failed: see output.log in each of {', '.join(map(str, nodes))}")
 
 
 def sit(exam: str, folder: Path, options: argparse.Namespace, into: Path) -> dict[str, Any]:
@@ -215,7 +256,7 @@ def compared(exam: str, before: Path, after: Path, options: argparse.Namespace, 
     return json.loads(command(asked, ["eval", "mbpp", *words], into))
 
 
-WATCHED = ("iteration", "reward/mean", "train/entropy", "attempts/cut_off_share", "seconds")
+WATCHED = ("iteration", "reward/mean", "train/entropy", "attempts/cut_off_share", "swarm/external_groups", "seconds")
 
 
 def shortly(result: dict[str, Any]) -> dict[str, Any]:
