@@ -113,6 +113,7 @@ def test_a_newcomer_is_not_choked_with_what_others_left(scene: Scene) -> None:
     assert scene.attack("newcomer", seconds=5.0) == [True, True]
 
 
+@pytest.mark.slow
 def test_thousands_of_requests_a_second(scene: Scene) -> None:
     def refused() -> int:
         """By both: whoever is slower is asked less."""

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from codezero.chain.wallet import KeystoreWallet
 
-pytestmark = needs_browser
+pytestmark = [needs_browser, pytest.mark.slow]
 
 
 @pytest.fixture

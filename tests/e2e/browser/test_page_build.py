@@ -105,6 +105,7 @@ def test_files_are_short() -> None:
             assert text.count("\n") <= 300, path
 
 
+@pytest.mark.slow
 def test_types_and_unit_tests_of_the_page() -> None:
     types = script("node_modules/typescript/bin/tsc", "--noEmit")
     assert types.returncode == 0, types.stdout

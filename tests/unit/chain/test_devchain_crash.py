@@ -141,6 +141,7 @@ def test_a_broken_endpoint_file_is_as_good_as_none(tmp_path: Path, garbage: byte
         assert chain.endpoint.answers()
 
 
+@pytest.mark.slow
 def test_a_second_process_on_one_directory_is_refused_in_one_line(tmp_path: Path) -> None:
     with DevChainHandle(tmp_path) as chain:
         done = subprocess.run(command(tmp_path), capture_output=True, text=True)
@@ -172,6 +173,7 @@ def test_chain_dev_on_a_taken_port_says_so(tmp_path: Path) -> None:
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and f"cannot serve on 127.0.0.1:{port}" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_lost_faucet_key_is_named(tmp_path: Path) -> None:
     with DevChainHandle(tmp_path) as chain:
         Sender(Client(chain))

@@ -255,7 +255,7 @@ def test_a_name_look_up_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     with OllamaJudge(config("http://judge.invalid:8000", seconds=0.5)) as judge:
         assert "did not answer in 0.5 s" in refusal(judge)
-    enough.set()
+        enough.set()  # else the judge's end waits for it
 
 
 def test_it_can_be_read_where_an_event_loop_runs(server: Server) -> None:

@@ -94,7 +94,7 @@ def exported_card(exported: Exported) -> str:
 
 
 @needs_llama
-@pytest.mark.parametrize("quantize", ["f16", "q8_0"])
+@pytest.mark.parametrize("quantize", [pytest.param("f16", marks=pytest.mark.slow), "q8_0"])
 def test_llama_cpp_answers_as_the_embedded_model_does(quantize: str, tmp_path: Path) -> None:
     exported = take("nano", "gguf", tmp_path / "nano.gguf", 20, quantize)
     assert exported.verified and exported.verified.holds, exported.lines()
@@ -116,6 +116,7 @@ def test_llama_cpp_answers_as_a_real_model_does(tmp_path: Path) -> None:
 
 
 @needs_llama
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["llama", "llama3", "qwen3"])
 def test_other_families_decode_alike(family: str, tmp_path: Path) -> None:
     """Random weights; the head knows letters alone, as texts that end within one would be cut off."""
