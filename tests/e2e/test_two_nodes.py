@@ -1,4 +1,4 @@
-"""Two whole nodes on loopback: each learns from the other, one dies by kill -9 and comes back as itself."""
+"""Two whole nodes on loopback, in rounds shorter than an iteration: each learns from the other, one dies by kill -9."""
 
 import contextlib
 import json
@@ -33,7 +33,7 @@ def node(base: Path, name: str, *overrides: str, command: str = "run") -> Iterat
         f"run.logs={folder / 'logs'}",
         "chain.kind=clock",
     ]
-    settings += [f"swarm.identity={folder / 'swarm.pem'}", "monitor.view=off", *SMALL, *overrides]
+    settings += [f"swarm.identity={folder}/swarm.pem", "monitor.view=off", *SMALL, *overrides, "chain.round_seconds=1"]
     with (folder / "output.log").open("ab") as output:
         process = subprocess.Popen([sys.executable, "-m", "codezero", command, *settings], stdout=output, stderr=output)
     try:
