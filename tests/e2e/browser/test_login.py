@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from codezero.chain.wallet import KeystoreWallet
 
-pytestmark = [needs_browser, pytest.mark.slow]
+pytestmark = [*needs_browser, pytest.mark.slow]
 
 
 @pytest.fixture
@@ -31,7 +31,6 @@ def logged_in_as(page: Page, address: str) -> None:
     assert address in page.content()
 
 
-@pytest.mark.slow
 def test_a_passkey_claims_the_node_and_opens_the_same_account_after_a_restart(folder: Path) -> None:
     port, address = free_port(), KeystoreWallet.ephemeral(folder / "wallet.json").address
     with browser(folder / "profile") as context:
@@ -56,7 +55,6 @@ def test_a_passkey_claims_the_node_and_opens_the_same_account_after_a_restart(fo
             logged_in_as(page, address)
 
 
-@pytest.mark.slow
 def test_neither_a_wrong_code_nor_a_device_that_verifies_nobody_claims_anything(folder: Path) -> None:
     with browser(folder / "profile") as context, served(folder, free_port()) as server:
         page = context.new_page()
