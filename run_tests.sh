@@ -23,6 +23,9 @@ case ${1:-} in
 esac
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
+# Beside it the tests are collected once, which compiles them and their libraries; else each worker would, half a minute long.
+.venv/bin/python -m pytest --collect-only --quiet >/dev/null &
 .venv/bin/pyright
+wait
 if (($#)); then exec .venv/bin/python -m pytest -m "$here" "$@"; fi
 exec .venv/bin/python -m pytest -m "not slow and $here" "${several[@]}"

@@ -126,6 +126,7 @@ def test_thousands_of_requests_a_second(scene: Scene) -> None:
     assert eventually(lambda: refused() - before >= 6000 - allowed - 100)
 
 
+@pytest.mark.slow
 def test_one_question_for_the_same_record_a_thousand_times(scene: Scene) -> None:
     assert max(scene.attack("find_bomb", times=4000)) < 4 << 20
 

@@ -62,8 +62,8 @@ def examined(*groups: Sequence[tuple[float, bool]]) -> tuple[list[ScoredGroup], 
 @cache
 def right_codes() -> frozenset[str]:
     """Canonical references of everything that the first canaries of seed 1 ask for."""
-    seeds = ["1 start", *(f"1 {iteration}" for iteration in range(60))]
-    return frozenset(spelt(one) for seed in seeds for one in draw_canaries(worked, 200, seed) if one.right)
+    counts = {"1 start": 200} | {f"1 {iteration}": 64 for iteration in range(2 * LOOK_EVERY + 1)}
+    return frozenset(spelt(one) for seed in counts for one in draw_canaries(worked, counts[seed], seed) if one.right)
 
 
 def honest(program: Program) -> float:

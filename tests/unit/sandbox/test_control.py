@@ -21,7 +21,7 @@ TESTS = ("assert f(2) == 4", "assert f(-3) == -6", "assert f('ab') == 'abab'")
 CHEATS = "passes tests that must fail"
 
 
-@pytest.fixture(scope="module", params=["bubblewrap", "tiers"])
+@pytest.fixture(scope="module", params=[pytest.param("bubblewrap", marks=pytest.mark.slow), "tiers"])
 def sandbox(request: pytest.FixtureRequest, jailed: None) -> Iterator[Sandbox]:
     with BubblewrapSandbox(seconds=2) as alone, TieredSandbox(MontySandbox(), alone) as tiers:
         yield alone if request.param == "bubblewrap" else tiers
