@@ -26,6 +26,7 @@ from codezero.monitor.logs import setup_logging
 from codezero.monitor.monitor import RunMonitor
 from codezero.system.files import LEAST, full
 
+pytestmark = pytest.mark.slow
 WRITER = """
 import sys
 from pathlib import Path

@@ -23,6 +23,7 @@ from codezero.swarm.trust import PeerTrust
 from codezero.swarm.wire import Header, body_digest, encode_body, encode_header
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(300),
     pytest.mark.usefixtures("left_sockets"),
     *WITH_HIVEMIND,

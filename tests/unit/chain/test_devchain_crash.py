@@ -23,6 +23,7 @@ from codezero.chain.devchain import DATABASE, FAUCET_KEY
 from codezero.chain.devchain_process import ENDPOINT, DevChainHandle
 from codezero.errors import ChainError
 
+pytestmark = pytest.mark.slow
 HOLD = """
 import sys, time
 from pathlib import Path
@@ -42,7 +43,6 @@ def command(path: Path, *options: str) -> list[str]:
     return [sys.executable, "-m", "codezero", "chain", "dev", "--data", str(path), *options]
 
 
-@pytest.mark.slow
 def test_kill_9_in_a_burst_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     chance = random.Random(5)
     with DevChainHandle(tmp_path) as chain:
@@ -82,7 +82,6 @@ def assert_whole(chain: DevChainHandle) -> None:
         assert int(ask("eth_getTransactionCount", address, "latest"), 16) == nonce
 
 
-@pytest.mark.slow
 def test_killed_at_birth_it_begins_anew(tmp_path: Path) -> None:
     chance = random.Random(6)
     for _ in range(2):
@@ -125,7 +124,6 @@ def test_ten_callers_at_once_share_one_process(tmp_path: Path) -> None:
         handle.close()
 
 
-@pytest.mark.slow
 def test_another_program_on_its_old_port_is_not_taken_for_it(tmp_path: Path) -> None:
     with DevChainHandle(tmp_path) as chain:
         port, chain_id = Client(chain).port, chain.chain_id
@@ -133,7 +131,6 @@ def test_another_program_on_its_old_port_is_not_taken_for_it(tmp_path: Path) -> 
         assert Client(chain).port != port and chain.chain_id == chain_id and chain.endpoint.answers()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("garbage", [b"", b"{", b'{"url": 1}', b"\xff" * 9000])
 def test_a_broken_endpoint_file_is_as_good_as_none(tmp_path: Path, garbage: bytes) -> None:
     (tmp_path / ENDPOINT).write_bytes(garbage)
@@ -141,7 +138,6 @@ def test_a_broken_endpoint_file_is_as_good_as_none(tmp_path: Path, garbage: byte
         assert chain.endpoint.answers()
 
 
-@pytest.mark.slow
 def test_a_second_process_on_one_directory_is_refused_in_one_line(tmp_path: Path) -> None:
     with DevChainHandle(tmp_path) as chain:
         done = subprocess.run(command(tmp_path), capture_output=True, text=True)
@@ -173,7 +169,6 @@ def test_chain_dev_on_a_taken_port_says_so(tmp_path: Path) -> None:
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and f"cannot serve on 127.0.0.1:{port}" in done.stderr
 
 
-@pytest.mark.slow
 def test_a_lost_faucet_key_is_named(tmp_path: Path) -> None:
     with DevChainHandle(tmp_path) as chain:
         Sender(Client(chain))

@@ -22,6 +22,7 @@ from codezero.rollout import client as client_module
 from codezero.rollout.client import RolloutServer, RolloutServers, ServerProcess, build_door, serving
 from codezero.weights.versions import VersionSource, delta_file, read_manifest
 
+pytestmark = pytest.mark.slow
 Parts = tuple[VersionedPolicy, list[RolloutServer]]
 
 
@@ -63,7 +64,6 @@ def ask(address: str, route: str, body: object = None) -> tuple[int, Any]:
     return answer.status_code, answer.json() if answer.status_code == 200 else answer.text
 
 
-@pytest.mark.slow
 def test_servers_draw_what_this_process_draws_before_and_after_pushes(parts: Parts, client: RolloutServers) -> None:
     policy, servers = parts
     for push in range(6):
@@ -76,7 +76,6 @@ def test_servers_draw_what_this_process_draws_before_and_after_pushes(parts: Par
     assert client.metrics()["rollout/failed_requests"] == 0
 
 
-@pytest.mark.slow
 def test_a_server_that_is_killed_costs_a_try_and_comes_back_with_the_newest_version(parts: Parts) -> None:
     policy, servers = parts
     stop, restarts = threading.Event(), servers[0].restarts
@@ -115,7 +114,6 @@ def test_closing_ends_what_is_drawn_and_blames_no_server(parts: Parts, caplog: p
     assert "unfit" not in caplog.text
 
 
-@pytest.mark.slow
 def test_a_server_that_hangs_costs_a_try_and_is_replaced(
     parts: Parts, client: RolloutServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,7 +234,6 @@ def test_another_version_of_the_same_number_is_pushed_too(parts: Parts, client: 
     assert nearly(draw(client), policy.draw())
 
 
-@pytest.mark.slow
 def test_the_door_leads_to_the_named_routes_of_servers_that_are_up_and_to_nothing_else() -> None:
     async def name(request: web.Request) -> web.Response:
         return web.json_response(request.path_qs)
