@@ -23,7 +23,7 @@ case ${1:-} in
 esac
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
-# Beside it the tests are collected once, which compiles them and their libraries; else each worker would, half a minute long.
+# Beside pyright the tests are collected once, which compiles them and their libraries; else each worker would.
 .venv/bin/python -m pytest --collect-only --quiet >/dev/null &
 .venv/bin/pyright
 wait
