@@ -135,8 +135,9 @@ def calibrate(
         reason = f"only {few} right or wrong canaries could be judged; {LEAST_OF_EACH} are needed"
         return Calibration(None, None, None, None, None, len(labels), (reason,))
     table = np.array(scores, dtype=np.float64)  # None becomes NaN
-    unseen = unseen_probabilities(names, scores, labels, problems)
     fit, reasons = fit_positive(names, table, labels)
+    proven = fit and np.flatnonzero(fit.weights).tolist()
+    unseen = unseen_probabilities(names, scores, labels, problems, proven)
     area, low, _ = auroc_interval(unseen, labels)
     if fit is not None and low < SKILL:
         reasons = (f"its AUROC on canaries may be as low as {low:.2f}; {SKILL} is needed", *reasons)
@@ -149,33 +150,41 @@ def calibrate(
 
 
 def unseen_probabilities(
-    names: Sequence[str], scores: Sequence[Sequence[float | None]], labels: Array, problems: Sequence[str]
+    names: Sequence[str],
+    scores: Sequence[Sequence[float | None]],
+    labels: Array,
+    problems: Sequence[str],
+    proven: Sequence[int] | None = None,
 ) -> Array:
-    """[N] by fits in FOLDS folds of whole problems that had not seen them; NO_OPINION where no score had skill."""
+    """[N] by fits in FOLDS folds of whole problems that had not seen them; NO_OPINION where no score had skill.
+    `proven`: see `fit_positive`."""
     table = np.array(scores, dtype=np.float64)  # None becomes NaN
     order = {problem: number for number, problem in enumerate(dict.fromkeys(problems))}
     folds = np.array([order[problem] % FOLDS for problem in problems])
     unseen = np.full(len(labels), NO_OPINION)
     for fold in range(FOLDS):
         known = labels[folds != fold]
-        fit = fit_positive(names, table[folds != fold], known)[0] if 0 < known.sum() < len(known) else None
+        fit = fit_positive(names, table[folds != fold], known, proven)[0] if 0 < known.sum() < len(known) else None
         if fit is not None:
             held_out = np.flatnonzero(folds == fold).tolist()
             unseen[held_out] = [fit.probability(scores[at]) for at in held_out]
     return unseen
 
 
-def fit_positive(names: Sequence[str], scores: Array, labels: Array) -> tuple[Fit | None, tuple[str, ...]]:
-    """Logistic regression on the scores with skill; of those, the ones with negative weight are dropped one by one."""
+def fit_positive(
+    names: Sequence[str], scores: Array, labels: Array, proven: Sequence[int] | None = None
+) -> tuple[Fit | None, tuple[str, ...]]:
+    """Logistic regression on the scores with skill; of those, the ones with negative weight are dropped one by one.
+    `proven`: indices of the scores whose skill more canaries have proven; None: these are asked."""
     n_scores = scores.shape[1]
     missing = np.isnan(scores).all(axis=0)
     means = np.where(missing, 0.0, np.nanmean(np.where(missing, 0.0, scores), axis=0))
     filled = np.where(np.isnan(scores), means, scores)
     scales = np.maximum(filled.std(axis=0), 1e-6)
     standard = (filled - means) / scales
-    used: list[int] = []
+    used = [*(proven or ())]
     reasons: list[str] = []
-    for index in range(n_scores):
+    for index in range(n_scores) if proven is None else ():
         low = auroc_interval(filled[:, index], labels)[1]
         if low >= SKILL:
             used.append(index)
@@ -232,13 +241,16 @@ def draw_canaries(worked: Callable[[Random], Worked], count: int, seed: str) -> 
     returns a problem with solutions, the same for the same state of the generator."""
     random = Random(f"canaries {seed}")
     canaries: list[Canary] = []
-    for turn in range(TURNS * count):
+    drawn, again = set[str](), 0
+    for _ in range(TURNS * count):
         if len(canaries) >= count:
             break
         row = worked(random)
-        if row.wrong:
+        again += row.problem.id in drawn  # a problem twice proves little more
+        if row.wrong and (row.problem.id not in drawn or again > TURNS):
+            drawn, again = {row.problem.id} if again > TURNS else {*drawn, row.problem.id}, 0
             wrong, kind = random.choice(row.wrong), CanaryKind.MUTANT
-            if turn % ATTACK_EVERY == ATTACK_EVERY - 1:
+            if len(canaries) // 2 % ATTACK_EVERY == ATTACK_EVERY - 1:
                 wrong, kind = dressed_up(wrong, random), CanaryKind.ATTACK
             canaries.append(Canary(row.problem, random.choice(row.right), right=True, kind=CanaryKind.REFERENCE))
             canaries.append(Canary(row.problem, wrong, right=False, kind=kind))

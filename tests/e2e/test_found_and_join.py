@@ -21,10 +21,6 @@ NETWORK = "codezero.swarm.network_process"
 pytestmark = pytest.mark.timeout(600)
 
 
-def port_of_chain(folder: Path) -> int:
-    return urlsplit(read_invitation(folder / "swarm.toml").chain.rpc[0]).port or 0
-
-
 def points(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, int]:
     """What the leaderboard says of each peer."""
     capsys.readouterr()
@@ -57,7 +53,7 @@ def test_one_founds_and_another_joins_and_both_are_counted(tmp_path: Path, capsy
                 joiner,
             )
             dialled = {at.raddr.port for each in (node, *node.children()) for at in each.net_connections() if at.raddr}
-            assert port_of_chain(ann) not in dialled
+            assert urlsplit(read_invitation(ann / "swarm.toml").chain.rpc[0]).port not in dialled
         wait_until("the founder goes on", lambda: founder.poll() is None and bool(last_row(ann)))
     invitation = read_invitation(ann / "swarm.toml")
     assert (ann / "wallet.json").stat().st_mode & 0o777 == 0o600

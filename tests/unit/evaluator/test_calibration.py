@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from codezero.errors import EvaluatorError
+from codezero.evaluator import calibration
 from codezero.evaluator.calibration import PART, SKILL, TRIES, calibrate, fit_positive, logistic, read_all
 from codezero.evaluator.types import Program, Reading
-from codezero.stats import auroc_interval
+from codezero.stats import auroc, auroc_interval
 
 RNG = np.random.default_rng(3)
 
@@ -55,6 +56,14 @@ def test_a_judge_without_skill_or_with_the_wrong_sign_gets_weight_zero(distance:
     assert made.probability((99.0,)) == made.probability((-99.0,)) == 0.5
 
 
+def test_a_score_with_skill_is_not_asked_for_it_again_by_a_part_of_its_canaries():
+    for seed in range(20):
+        scores, right, problems = sample(80, 0.8, seed)
+        area, low, _ = auroc_interval([score for (score,) in scores], right)
+        unseen = calibrate(("s",), scores, right, problems).auroc
+        assert low < SKILL or (unseen is not None and unseen > area - 0.04)
+
+
 def test_too_few_canaries_prove_nothing():
     scores, right, problems = sample(30, 9.0)
     assert calibrate(("s",), scores, right, problems).fit is None
@@ -93,10 +102,12 @@ def test_a_missing_score_counts_as_average():
 def test_canaries_are_judged_by_a_fit_that_has_not_seen_their_problem():
     """Scores that only tell problems apart would look skilful if the folds cut through problems."""
     rng = np.random.default_rng(0)
-    right = [bool(rng.integers(2)) for _ in range(100) for _ in range(1)]
-    scores = [(float(rng.normal()),) for _ in right]
-    made = calibrate(("s",), scores, right, [f"p{i}" for i in range(100)])
-    assert made.fit is None
+    right, scores = rng.integers(2, size=20).repeat(9), rng.normal(size=(20, 12)).repeat(9, axis=0)
+    whole, cut = (
+        auroc(calibration.unseen_probabilities("abcdefghijkl", scores.tolist(), right, problems, range(12)), right)
+        for problems in ([f"p{i // 9}" for i in range(180)], [f"p{i}" for i in range(180)])
+    )
+    assert whole < 0.6 and cut > 0.7
 
 
 PROGRAMS = [Program("double it", f"def f(x):\n    return x * {n}") for n in range(PART + 16)]

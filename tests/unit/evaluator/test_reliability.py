@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from codezero.code.parsing import fence
 from codezero.code.worker import StaticGuard
 from codezero.errors import AlarmError, CheckpointError, EvaluatorError
-from codezero.evaluator.calibration import CanaryKind, draw_canaries, dressed_up, transplants
+from codezero.evaluator.calibration import CanaryKind, CanaryLibrary, draw_canaries, dressed_up, transplants
 from codezero.evaluator.evaluator import FrozenEvaluator
 from codezero.evaluator.evidence import (
     Audited,
@@ -116,6 +117,13 @@ def test_canaries_are_half_right_and_the_same_for_the_same_seed():
     assert len(drawn) == 41 and drawn == draw_canaries(worked, 41, "a") != draw_canaries(worked, 41, "b")
     assert sum(one.right for one in drawn) in (20, 21)
     assert {one.kind for one in drawn} == {CanaryKind.REFERENCE, CanaryKind.MUTANT, CanaryKind.ATTACK}
+
+
+def test_no_problem_is_drawn_twice_before_nearly_every_other() -> None:
+    library = CanaryLibrary([worked(Random(seed)) for seed in range(50)])
+    for count, times in ((80, {1}), (150, {1, 2})):
+        drawn = Counter(canary.problem.id for canary in draw_canaries(library, count, "a") if canary.right)
+        assert {*drawn.values()} == times
 
 
 def test_dressing_up_does_not_make_a_program_another(guard: StaticGuard):

@@ -47,14 +47,10 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     yield made
 
 
-def monitored(folder: Path) -> RunMonitor:
-    wandb = WandbRun("team/project", FACTS, folder, folder / "logs")
-    return RunMonitor(folder=folder, view="off", identity="QmPeer", facts={"swarm": "local"}, wandb=wandb)
-
-
 def played(folder: Path, iterations: int = 3) -> list[Metrics]:
     """The rows of a run of so many iterations."""
-    running = monitored(folder)
+    wandb = WandbRun("team/project", FACTS, folder, folder / "logs")
+    running = RunMonitor(folder=folder, view="off", identity="QmPeer", facts={"swarm": "local"}, wandb=wandb)
     running.started(0)
     for iteration in range(1, iterations + 1):
         running.observe(iteration, {"reward/mean": 0.5, "eval/source": "executed", "train/loss": None}, [])

@@ -39,12 +39,9 @@ def gradient(monkeypatch: pytest.MonkeyPatch, function: Callable[[LossInputs], A
     learner = TrlLearner(tiny_policy(), settings)
     monkeypatch.setattr(learner._optimizer, "step", lambda: None)
     grads: list[Tensor] = []
-    monkeypatch.setattr(learner, "_clip_gradients", lambda: grads.extend(_grads(learner)) or 1.0)
+    copied = (each.grad.clone() for each in learner.policy.model.parameters() if each.grad is not None)
+    monkeypatch.setattr(learner, "_clip_gradients", lambda: grads.extend(copied) or 1.0)
     return learner.update(BATCH), grads
-
-
-def _grads(learner: TrlLearner) -> list[Tensor]:
-    return [each.grad.clone() for each in learner.policy.model.parameters() if each.grad is not None]
 
 
 @pytest.mark.parametrize("size", [64, 5, 1])

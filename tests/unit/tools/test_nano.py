@@ -8,7 +8,6 @@ from random import Random
 
 import pytest
 import torch
-from transformers import Qwen2Tokenizer
 
 from codezero.code.answer import read_answer
 from codezero.code.canonical import canonical, stated_parameters
@@ -22,10 +21,6 @@ from codezero.stats import auroc
 from codezero.types import is_exam_question
 from tools.nano import build, figures, gym, lessons
 from tools.nano.train import Pair, tokenizer_of
-
-
-def tokenizer_for(role: str, seed: int) -> Qwen2Tokenizer:
-    return tokenizer_of(lessons.texts_of(role, Random(seed)), lessons.TEMPLATE)
 
 
 def drill() -> gym.Drill:
@@ -58,7 +53,7 @@ def normal(code: str, task: SyntheticTask) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("role", lessons.LESSONS)
 def test_shipped_models_of_code_have_the_tokenizer_of_their_lessons(role: str, tmp_path: Path):
-    tokenizer_for(role, 0).save_pretrained(tmp_path)
+    tokenizer_of(lessons.texts_of(role, Random(0)), lessons.TEMPLATE).save_pretrained(tmp_path)
     ours, again = (folder / "tokenizer.json" for folder in (weights_directory(role), tmp_path))
     assert again.read_bytes() == ours.read_bytes()
 
