@@ -227,8 +227,8 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 BUDGETS = {
     "files": 221,
-    "lines": 42_986,
-    "lines of code": 31_559,
+    "lines": 42_988,
+    "lines of code": 31_561,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

@@ -247,8 +247,10 @@ def draw_canaries(worked: Callable[[Random], Worked], count: int, seed: str) -> 
             break
         row = worked(random)
         again += row.problem.id in drawn  # a problem twice proves little more
-        if row.wrong and (row.problem.id not in drawn or again > TURNS):
-            drawn, again = {row.problem.id} if again > TURNS else {*drawn, row.problem.id}, 0
+        if again > TURNS:
+            drawn.clear()
+        if row.wrong and row.problem.id not in drawn:
+            drawn, again = drawn | {row.problem.id}, 0
             wrong, kind = random.choice(row.wrong), CanaryKind.MUTANT
             if len(canaries) // 2 % ATTACK_EVERY == ATTACK_EVERY - 1:
                 wrong, kind = dressed_up(wrong, random), CanaryKind.ATTACK
