@@ -1,7 +1,6 @@
 """Every command of the pages is one, every line they quote can be printed, every link leads somewhere.
 
-What needs a GPU, another machine, the hub or an account is parsed and composed, and not run.
-"""
+What needs a GPU, another machine, the hub or an account is parsed and composed, and not run."""
 
 import importlib.util
 import os

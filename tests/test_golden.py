@@ -1,8 +1,7 @@
 """What users and programs rely on stays as it is while the code moves: settings, views, a run and its checkpoint.
 
 `golden/yesterday.tar.gz` is a run of a LoRA adapter on the embedded solver that is taught several styles.
-The wire format has its own vectors (`test_wire.py`), the contract its own artifact (`test_artifact.py`).
-"""
+The wire format has its own vectors (`test_wire.py`), the contract its own artifact (`test_artifact.py`)."""
 
 import json
 import subprocess

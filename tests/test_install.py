@@ -1,7 +1,6 @@
 """scripts/install.sh: when it installs, what it asks for, and when it leaves everything as it is.
 
-Does not show that what uv and pip are asked for can be had: tests/e2e/docker/test_fresh.py does.
-"""
+Does not show that what uv and pip are asked for can be had: tests/e2e/docker/test_fresh.py does."""
 
 import os
 import shutil

@@ -44,6 +44,7 @@ ATTACK_EVERY = 4  # wrong ones for each that is dressed up
 TURNS = 20  # most problems drawn for one canary
 MUTANTS, SOLUTIONS = 4, 3  # of one reference, and most solutions of a kind that are executed for one problem
 PROOF_SECONDS = 120.0  # for the execution of all of a set's solutions
+Scores = Sequence[Sequence[float | None]]  # [N][K]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +126,7 @@ def read_all(
     return readings
 
 
-def calibrate(
-    names: Sequence[str], scores: Sequence[Sequence[float | None]], right: Sequence[bool], problems: Sequence[str]
-) -> Calibration:
+def calibrate(names: Sequence[str], scores: Scores, right: Sequence[bool], problems: Sequence[str]) -> Calibration:
     """Fit on `scores` [N][K], named `names` [K]. `problems` [N] keeps the canaries of one problem in one fold."""
     labels = np.asarray(right, dtype=np.float64)
     few = min(int(labels.sum()), int((1 - labels).sum()))
@@ -150,11 +149,7 @@ def calibrate(
 
 
 def unseen_probabilities(
-    names: Sequence[str],
-    scores: Sequence[Sequence[float | None]],
-    labels: Array,
-    problems: Sequence[str],
-    proven: Sequence[int] | None = None,
+    names: Sequence[str], scores: Scores, labels: Array, problems: Sequence[str], proven: Sequence[int] | None = None
 ) -> Array:
     """[N] by fits in FOLDS folds of whole problems that had not seen them; NO_OPINION where no score had skill.
     `proven`: see `fit_positive`."""

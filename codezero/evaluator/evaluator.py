@@ -54,6 +54,11 @@ class FrozenEvaluator(StaticEvaluator):
             for (problem, completion), report, code in zip(attempts, reports, programs, strict=True)
         ]
 
+    def unlike(self, problems: Sequence[Problem]) -> Mapping[str, str]:
+        """The problems that are unlike the canaries', but where every attempt is executed first."""
+        weights = self._rules.weights
+        return {} if weights.mode == "hybrid" and weights.executed == 1 else self.monitor.limits(problems)
+
     def review(self, iteration: int, scored: Sequence[ScoredGroup]) -> None:
         """Once an iteration: test the judge itself. Raises EvaluatorError, SandboxError and AlarmError."""
         pairs = (
@@ -152,10 +157,9 @@ class ExecutedEvaluator(StaticEvaluator):
 
 
 class HybridEvaluator(FrozenEvaluator):
-    """Verdicts by execution where a sandbox decides, and by the judge elsewhere. Some of the
-    executed attempts join the judge's canaries as what they turned out to be: what the judge says of the others is
-    calibrated on the policy's own programs (hybrid rewards: SWE-RM, arXiv 2512.21919). Each verdict's reasons say which
-    of the two it is of."""
+    """Verdicts by execution where a sandbox decides, and by the judge elsewhere. Some of the executed attempts join the
+    judge's canaries as what they turned out to be: what the judge says of the others is calibrated on the policy's own
+    programs (hybrid rewards: SWE-RM, arXiv 2512.21919). Each verdict's reasons say which of the two it is of."""
 
     def __init__(self, monitor: ReliabilityMonitor, sandbox: Sandbox, rules: Rules = RULES, *, seed: int = 0) -> None:
         super().__init__(monitor, rules)

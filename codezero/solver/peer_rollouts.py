@@ -1,10 +1,9 @@
 """Peer rollouts: which of the peers' groups the policy learns from, how, and how far a peer's row may push.
 
 A peer's text is encoded with the own tokenizer and judged by the own judge; its rewards and log-probabilities are never
-used. Rows are pushed as if the own policy had written them (ratio 1 at first), by
-default only upwards: pushing down pulls unboundedly on tokens that this policy would never write. All groups at one
-problem are one group. The peer filter lets the node learn from peers whose completions its own judge finds no worse
-than its own.
+used. Rows are pushed as if the own policy had written them (ratio 1 at first), by default only upwards: pushing down
+pulls unboundedly on tokens that this policy would never write. All groups at one problem are one group. The peer filter
+lets the node learn from peers whose completions its own judge finds no worse than its own.
 
 Whoever sends right code can dress it in anything: words around it, comments, names, a style, length. Text that the
 judge did not read has no weight (`Verdict.program`). Text that it did read has none where the own policy finds it next

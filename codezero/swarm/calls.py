@@ -278,9 +278,8 @@ class RelayedBody(NamedTuple):
 class BodyRelay:
     """Passes on bodies of members that are connected here to members that cannot reach them; each is pulled once.
 
-    It dials nobody on another's word, and carries nothing but what its author announces itself, of the size that
-    this one says. There is an allowance for each asker, for the network of its address, for each author, and for all.
-    """
+    It dials nobody on another's word, and carries nothing but what its author announces itself, of the size that this
+    one says. There is an allowance for each asker, for the network of its address, for each author, and for all."""
 
     def __init__(
         self, transport: Transport, trust: PeerTrust, announced: dict[tuple[str, bytes], int], *, willing: bool

@@ -1,8 +1,7 @@
 """A real engine, the image that it builds of this checkout, and nodes in containers of it.
 
 What the build starts from: BASE_IMAGE and BUILD_IMAGE of the environment, else a local `base:bookworm` (a Debian with
-Python, for machines that reach no registry of images), else the Dockerfile's own.
-"""
+Python, for machines that reach no registry of images), else the Dockerfile's own."""
 
 import functools
 import json

@@ -1,8 +1,7 @@
 """Lives of a real node that need not load the libraries again: one process loads them, and forks for each life.
 
 What runs is `codezero run` itself, from its arguments on: folder, models, judge, guard, loop, checkpoints. Beside a
-start from nothing only the imports are left out, which keep no state of a run.
-"""
+start from nothing only the imports are left out, which keep no state of a run."""
 
 import contextlib
 import json

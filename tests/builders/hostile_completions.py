@@ -1,7 +1,6 @@
 """Attacks on the evaluator as data: what was tried, on which problem, and the same wrong answer without the attack.
 
-Every program here is wrong for its problem, or earns its tests by other means than solving it. Nothing here is run.
-"""
+Every program here is wrong for its problem, or earns its tests by other means than solving it. Nothing here is run."""
 
 import itertools
 import json

@@ -1,8 +1,7 @@
 """A small Internet in network namespaces: open hosts, and homes behind routers that translate addresses.
 
 Addresses are of public ranges, as nodes treat private ones apart; nothing leaves the namespaces. Needs root, `ip` and
-`iptables`.
-"""
+`iptables`."""
 
 import json
 import os

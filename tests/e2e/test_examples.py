@@ -1,7 +1,6 @@
 """Each example is run as its first lines say, two in a run: whole nodes with code of a user's own.
 
-Does not show that anything is learned with it.
-"""
+Does not show that anything is learned with it."""
 
 import importlib.util
 import json

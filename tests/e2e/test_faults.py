@@ -1,7 +1,6 @@
 """Nodes on hosts of their own, and what happens to networks: dead bootstraps, kill -9, partitions, delay and loss.
 
-Does not show: more than three nodes, limited bandwidth, address translation.
-"""
+Does not show: more than three nodes, limited bandwidth, address translation."""
 
 import os
 import signal

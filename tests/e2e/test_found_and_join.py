@@ -1,8 +1,7 @@
 """Two users with a directory each: one founds a swarm, the other joins with nothing but its code; both are heard and
 counted, and the joiner reaches the founder's chain only through his node.
 
-Each believes only peers that are registered on the chain.
-"""
+Each believes only peers that are registered on the chain."""
 
 import json
 from pathlib import Path

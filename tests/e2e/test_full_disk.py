@@ -1,7 +1,6 @@
 """A disk that is full ends nothing: a row or checkpoint is written whole once there is room, and `status` says why.
 
-What writes, writes to a real file system of two megabytes, in a mount namespace of its own.
-"""
+What writes, writes to a real file system of two megabytes, in a mount namespace of its own."""
 
 import json
 import logging

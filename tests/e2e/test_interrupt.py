@@ -1,7 +1,6 @@
 """Ctrl-C at a terminal: answered at once, then again; the run is recorded as it was, and goes on.
 
-Real nodes, as their users start them. Does not show: several cards, whose ranks test_ranks.py ends.
-"""
+Real nodes, as their users start them. Does not show: several cards, whose ranks test_ranks.py ends."""
 
 import signal
 import subprocess

@@ -1,7 +1,6 @@
 """Judges behind other people's servers, as they are installed: what they give, and what `doctor` says of them.
 
-Slow, and skipped where a server is not installed; `scripts/test_vllm.sh` has both.
-"""
+Slow, and skipped where a server is not installed; `scripts/test_vllm.sh` has both."""
 
 import contextlib
 import importlib.util

@@ -1,8 +1,7 @@
 """Five real nodes play the market over loopback and an embedded chain, while one after another is killed.
 
 Does not show: hostile players (`tests/unit/market/test_playing.py`), or that the price is worth anything
-(`codezero bench market`).
-"""
+(`codezero bench market`)."""
 
 import contextlib
 import json

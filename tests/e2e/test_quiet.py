@@ -1,8 +1,7 @@
 """The README's first command, begun and resumed, watched by strace: it asks nobody, no connection and no name, and
 executes nothing that was generated, in any of its processes.
 
-Does not show: extras that are not installed here (vLLM, wandb, gradio), whose variables are set with the others.
-"""
+Does not show: extras that are not installed here (vLLM, wandb, gradio), whose variables are set with the others."""
 
 import os
 import re

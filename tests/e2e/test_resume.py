@@ -1,7 +1,6 @@
 """A real node that is stopped and started again is the same run, bit for bit; so is one that is forked.
 
-Does not show: the same across machines, or on CUDA.
-"""
+Does not show: the same across machines, or on CUDA."""
 
 import json
 from pathlib import Path

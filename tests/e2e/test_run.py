@@ -1,7 +1,6 @@
 """A whole node as its user starts it: a process, the embedded models, real files.
 
-Does not show how far it learns; `benchmarks/first_light.py` and the long test here do.
-"""
+Does not show how far it learns; `benchmarks/first_light.py` and the long test here do."""
 
 import json
 import random

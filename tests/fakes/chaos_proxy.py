@@ -1,8 +1,7 @@
 """An RPC endpoint that loses, delays and lies: an HTTP proxy in front of a chain, with a seed.
 
 Of the requests it gets, `drop` are never passed on or never answered (half each), `delay` are answered late, and `lie`
-are passed on, taken by the chain, and then answered with an error: an HTTP status, a JSON-RPC error or nonsense.
-"""
+are passed on, taken by the chain, and then answered with an error: an HTTP status, a JSON-RPC error or nonsense."""
 
 import asyncio
 import random

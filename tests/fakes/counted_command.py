@@ -4,8 +4,7 @@
 
 The command gets a session without a terminal, and a standard input that holds answers to any question: what is missing
 from it at the end was read. ROWS > 0: once a run below runs/ has so many lines, all of them new, the command is told
-to end by SIGTERM. The last line on stdout is JSON: exit code, characters read, lines of metrics.jsonl, output.
-"""
+to end by SIGTERM. The last line on stdout is JSON: exit code, characters read, lines of metrics.jsonl, output."""
 
 import array
 import fcntl

@@ -1,7 +1,6 @@
 """A node that only gossips, as a program: publishes small groups, counts whose arrive, and prints that every second.
 
-Arguments: a folder, and settings of SwarmConfig as JSON. It ends with its input.
-"""
+Arguments: a folder, and settings of SwarmConfig as JSON. It ends with its input."""
 
 import json
 import sys

@@ -1,8 +1,7 @@
 """A hostile peer in a process of its own: takes one attack a line (JSON) from its input, answers with one line.
 
 Its DHT nodes believe everything, sign nothing by themselves and lie when told to. `read` is the odd one out: an honest
-node of ours, without records of its own, that asks the others.
-"""
+node of ours, without records of its own, that asks the others."""
 
 # pyright: basic
 import asyncio

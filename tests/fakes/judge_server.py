@@ -2,8 +2,7 @@
 
 The log-probs are those of the embedded judge: how likely each token of a program is decides how far Yes outweighs No.
 `POST /control` with `{"mode": "slow", "seconds": 60}` switches the mode while it runs. As a program:
-`python tests/fakes/judge_server.py [--port 8000]`.
-"""
+`python tests/fakes/judge_server.py [--port 8000]`."""
 
 # pyright: basic
 

@@ -1,8 +1,7 @@
 """A network of our own making: a private namespace for each node, and between them a wire that delays, loses or parts.
 
 Packets are forwarded in user space, because kernels often lack netem. Nothing is added to the namespace of the tests.
-Run as a program it is the keeper of one namespace: it opens a tunnel device there and hands it over.
-"""
+Run as a program it is the keeper of one namespace: it opens a tunnel device there and hands it over."""
 
 import contextlib
 import fcntl

@@ -1,8 +1,7 @@
 """A TCP proxy, as a program, that adds a delay each way and loses every connection after some random seconds.
 
 Arguments: host and port to listen at, host and port to lead to, the delay in seconds, and the most that a connection
-lasts. Prints how many it has lost, as JSON, and ends with its input.
-"""
+lasts. Prints how many it has lost, as JSON, and ends with its input."""
 
 import asyncio
 import contextlib

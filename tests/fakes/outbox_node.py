@@ -1,8 +1,7 @@
 """A node's outbox in a process of its own: notes points for every round, as an iteration each, and sends until all is
 settled. May be killed at any moment and started again with the same arguments.
 
-    python outbox_node.py URL CHAIN_ID CONTRACT KEYSTORE OUTBOX PEER VOTE ROUNDS
-"""
+    python outbox_node.py URL CHAIN_ID CONTRACT KEYSTORE OUTBOX PEER VOTE ROUNDS"""
 
 import sys
 import time

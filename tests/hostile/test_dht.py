@@ -1,7 +1,6 @@
 """A hostile peer on the real network: raw stores that go round her own validator, lies about bodies, a free node id.
 
-Does not show: floods, and a majority of hostile nodes.
-"""
+Does not show: floods, and a majority of hostile nodes."""
 
 import asyncio
 import time

@@ -1,7 +1,6 @@
 """Newcomers and a founder who do not trust each other, over the real network: each costs the other little.
 
-Does not show: a flood that fills the line itself.
-"""
+Does not show: a flood that fills the line itself."""
 
 import asyncio
 import itertools

@@ -1,7 +1,6 @@
 """An invitation steals nothing: what a founder, a contract or a file says is text, and never a template.
 
-Every file is signed by its founder, as a hostile one's would be.
-"""
+Every file is signed by its founder, as a hostile one's would be."""
 
 import os
 import subprocess

@@ -3,8 +3,7 @@
 And a newcomer whose bootnode is poisoned: it holds junk under the swarm's keys and names nodes that do not exist.
 
 Does not show: an attack by more peers than the honest are, or over days; how much processor time a flood costs; a
-network in which most nodes collude.
-"""
+network in which most nodes collude."""
 
 import json
 import time

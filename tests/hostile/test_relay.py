@@ -1,7 +1,6 @@
 """Relays that lie and askers that misuse one, over real daemons on loopback; alice and bob are reached by nobody.
 
-Does not show: many networks in one hand, which may use up a relay; a majority of hostile relays.
-"""
+Does not show: many networks in one hand, which may use up a relay; a majority of hostile relays."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator

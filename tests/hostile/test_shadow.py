@@ -1,8 +1,7 @@
 """The folder that a command is started in has a file for each module that somebody could import: none is executed.
 
 Does not show: a folder in PYTHONPATH, which the user puts there, and what `python -m` imports before it runs this
-package (runpy's collections, types and such); `codezero` itself imports nothing from the folder.
-"""
+package (runpy's collections, types and such); `codezero` itself imports nothing from the folder."""
 
 import os
 import re

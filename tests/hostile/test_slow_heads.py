@@ -1,7 +1,6 @@
 """A stranger who begins a request, or goes on with it for ever, is let go; one who waits for an answer is not.
 
-Does not show: servers of vLLM, which answer on loopback alone, behind our door.
-"""
+Does not show: servers of vLLM, which answer on loopback alone, behind our door."""
 
 import ast
 import socket

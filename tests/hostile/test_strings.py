@@ -3,8 +3,7 @@
 The fields are read off the records themselves, so a new one is covered by being there. Hostile texts ask for a secret
 of the environment in every way known to us, and carry what moves a cursor, reverses a line or begins a new one.
 
-Does not show: what a browser does with text of its own page (tests/e2e/browser).
-"""
+Does not show: what a browser does with text of its own page (tests/e2e/browser)."""
 
 import ast
 import importlib

@@ -1,7 +1,6 @@
 """Members behind routers learn from each other without a setting, through routers in namespaces; no models.
 
-Does not show: routers of providers; hole punching, which is not done; hours. A sleep is a process that is stopped.
-"""
+Does not show: routers of providers; hole punching, which is not done; hours. A sleep is a process that is stopped."""
 
 import time
 from collections.abc import Iterator

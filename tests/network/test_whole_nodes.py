@@ -1,7 +1,6 @@
 """Eight whole nodes, embedded models and all, joined by code; six sit behind routers of their own.
 
-Does not show: real models; more than eight; routers of providers.
-"""
+Does not show: real models; more than eight; routers of providers."""
 
 import signal
 import time

@@ -1,7 +1,6 @@
 """The objective of group relative policy optimisation, written out: the tests hold the learner and TRL to it.
 
-Legend for shapes: B rows, T completion tokens.
-"""
+Legend for shapes: B rows, T completion tokens."""
 
 import torch
 from torch import Tensor

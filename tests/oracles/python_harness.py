@@ -1,7 +1,6 @@
 """What CPython itself says of a function and its tests, as the harness of HumanEval asks it: executed in one namespace.
 
-For programs of our own making only: nothing is walled off but time, output and files that are opened for writing.
-"""
+For programs of our own making only: nothing is walled off but time, output and files that are opened for writing."""
 
 import os
 import resource

@@ -1,7 +1,6 @@
 """Every exit code that is documented, by what brings it about; 0 and 130 of a real node are in test_run.py.
 
-Does not show: a disk that is really full; a limit on the size of files stands for it.
-"""
+Does not show: a disk that is really full; a limit on the size of files stands for it."""
 
 import configparser
 import os

@@ -1,7 +1,6 @@
 """Call order, stopping, tolerated and fatal errors of the loop, with every part replaced by one in-memory object.
 
-Does not show: real peers or any learning; those have tests of their own.
-"""
+Does not show: real peers or any learning; those have tests of their own."""
 
 import dataclasses
 import os

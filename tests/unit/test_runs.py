@@ -1,7 +1,6 @@
 """A run folder has one owner and is found again by default; a run begins anew or from another's, which stays untouched.
 
-Does not show: that training goes on from a forked checkpoint; test_resume.py does.
-"""
+Does not show: that training goes on from a forked checkpoint; test_resume.py does."""
 
 import contextlib
 import errno

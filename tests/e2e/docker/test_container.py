@@ -1,7 +1,6 @@
 """What goes into a container: the entry point, the health check, the check of torch, and the limits of the services.
 
-No engine is asked here: the files beside it do.
-"""
+No engine is asked here: the files beside it do."""
 
 import http.server
 import os

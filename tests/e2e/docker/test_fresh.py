@@ -2,8 +2,7 @@
 
 The first time with a network, then with none. Of the tests that `./run_tests.sh` runs in there, FRESH_TESTS names those
 that are wanted (files, or nothing at all for every one); by default a few, as the others were run outside.
-Does not show another distribution than the base image's.
-"""
+Does not show another distribution than the base image's."""
 
 import io
 import json

@@ -1,6 +1,5 @@
 """Containers on bridge networks, each with a root that cannot be written, learn from each other's rollouts; one joins
-another's swarm with nothing but its code.
-"""
+another's swarm with nothing but its code."""
 
 import json
 import re

@@ -1,7 +1,6 @@
 """What the benchmarks of sharing and of proposing make of runs: figures that can be checked by hand.
 
-Does not show what sharing or proposing is worth; the benchmarks do.
-"""
+Does not show what sharing or proposing is worth; the benchmarks do."""
 
 from typing import Any
 

@@ -1,7 +1,6 @@
 """Every benchmark that draws: from its own JSON alone, in one style, readable on light and on dark pages.
 
-Does not show whether a picture is beautiful.
-"""
+Does not show whether a picture is beautiful."""
 
 import importlib
 import json

@@ -1,7 +1,6 @@
 """Right programs and near misses that were written by hand: every one is in a pair, and figures of known verdicts.
 
-Does not show what a judge makes of them; the benchmark does.
-"""
+Does not show what a judge makes of them; the benchmark does."""
 
 import json
 

@@ -1,7 +1,6 @@
 """A chain that was written once and kept: every answer stays, and it goes on.
 
-`golden/devchain.tar.gz` holds the chain's folder, and in it `answers.json`: requests with what it answered then.
-"""
+`golden/devchain.tar.gz` holds the chain's folder, and in it `answers.json`: requests with what it answered then."""
 
 import json
 import sqlite3

@@ -1,7 +1,6 @@
 """The invitation: what the founder signed is what a joiner reads, and nothing else is believed.
 
-And the code: one short word that says where the founder is and what to believe; a slip of the pen is no other code.
-"""
+And the code: one short word that says where the founder is and what to believe; a slip of the pen is no other code."""
 
 from pathlib import Path
 

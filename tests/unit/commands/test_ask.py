@@ -1,7 +1,6 @@
 """`codezero ask`: attempts of a solver and of the model it began as, judged and executed.
 
-Does not show: a trained run, which test_measure.py finds; a copy of the embedded solver stands for its model.
-"""
+Does not show: a trained run, which test_measure.py finds; a copy of the embedded solver stands for its model."""
 
 import json
 import shutil

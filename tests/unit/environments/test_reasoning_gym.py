@@ -1,7 +1,6 @@
 """reasoning-gym as a set of tasks: the same everywhere, split by question, and nothing runs in an answer.
 
-Does not show that a generator draws the same on another platform, nor with other versions of what it needs.
-"""
+Does not show that a generator draws the same on another platform, nor with other versions of what it needs."""
 
 import os
 import subprocess

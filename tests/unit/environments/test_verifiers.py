@@ -1,7 +1,6 @@
 """A taskset of the library verifiers as an environment, scored by its own rewards.
 
-Does not show tasksets with tools, containers or several turns, which are refused.
-"""
+Does not show tasksets with tools, containers or several turns, which are refused."""
 
 import sys
 

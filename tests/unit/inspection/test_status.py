@@ -1,7 +1,6 @@
 """One view of a run, made of every file that its processes write, or without some: what is not known is not zero.
 
-`codezero runs`: what each has learned, in lines; two side by side; a broken one is a line that says so.
-"""
+`codezero runs`: what each has learned, in lines; two side by side; a broken one is a line that says so."""
 
 import contextlib
 import json

@@ -1,7 +1,6 @@
 """Players settle by themselves, once, whatever is lost, killed or hostile; and what people are shown adds up.
 
-Does not show: real peers (`tests/e2e/test_market.py`), or that the embedded judge is worth anything.
-"""
+Does not show: real peers (`tests/e2e/test_market.py`), or that the embedded judge is worth anything."""
 
 import contextlib
 import json

@@ -1,7 +1,6 @@
 """Records, votes and prices, on reports whose worth is known.
 
-Does not show what they are worth on models' reports; `codezero bench market` does.
-"""
+Does not show what they are worth on models' reports; `codezero bench market` does."""
 
 import math
 from random import Random

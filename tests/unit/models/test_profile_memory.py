@@ -2,8 +2,7 @@
 
 On a CPU in float32, with random weights and texts a quarter as long as the profile lets them get. It shows what the
 formula counts beside the process itself, and not what a card's allocator and kernels add. It begins when the models are
-read: until then the kernel counts the pages of their files too, which it takes back when they are needed.
-"""
+read: until then the kernel counts the pages of their files too, which it takes back when they are needed."""
 
 import importlib.util
 import subprocess

@@ -1,7 +1,6 @@
 """A base in four bits and moments in eight: what is packed, that gradients pass, and that a run comes back to the bit.
 
-All of it needs the extra `bnb`, but for the line that says so.
-"""
+All of it needs the extra `bnb`, but for the line that says so."""
 
 import importlib.util
 from pathlib import Path

@@ -1,7 +1,6 @@
 """The log file: no forged line, no flood, no secret, bounded.
 
-Does not show secrets that are neither known to the process nor look like one.
-"""
+Does not show secrets that are neither known to the process nor look like one."""
 
 import json
 import logging

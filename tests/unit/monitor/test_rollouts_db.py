@@ -1,7 +1,6 @@
 """The file of judged groups: what is kept, how much, and what it costs when it cannot be written.
 
-Does not show: what a power cut leaves. The file is begun anew when it is broken.
-"""
+Does not show: what a power cut leaves. The file is begun anew when it is broken."""
 
 import contextlib
 import dataclasses

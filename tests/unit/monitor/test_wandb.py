@@ -1,7 +1,6 @@
 """Weights & Biases: real, and in place of it a module that records, fails or hangs.
 
-Does not show that the service at the other end takes what is sent.
-"""
+Does not show that the service at the other end takes what is sent."""
 
 import importlib
 import logging

@@ -1,7 +1,6 @@
 """The doctor says what is wrong and how to mend it, in time, and claims nothing that it could not look at.
 
-Does not show: cards of any kind (none is here), and routers that do or do not forward a port.
-"""
+Does not show: cards of any kind (none is here), and routers that do or do not forward a port."""
 
 import contextlib
 import json

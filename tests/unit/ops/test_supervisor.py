@@ -1,7 +1,6 @@
 """A node that dies is started again, within reason; real processes, and one real node that is killed.
 
-Does not show: a machine that goes down, which is what systemd is for (docs/unattended.md).
-"""
+Does not show: a machine that goes down, which is what systemd is for (docs/unattended.md)."""
 
 import json
 import os

@@ -1,7 +1,6 @@
 """The filter in a real jail: what no coding problem needs is refused, and what they need is not.
 
-Numbers of the other architecture and the x32 calls are checked by running the filter itself.
-"""
+Numbers of the other architecture and the x32 calls are checked by running the filter itself."""
 
 import errno
 import platform

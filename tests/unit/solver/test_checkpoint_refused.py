@@ -1,7 +1,6 @@
 """A checkpoint that is not this program's, not this model's, or not plain files is refused by name.
 
-Does not show: that the digests keep a forger out; they do not.
-"""
+Does not show: that the digests keep a forger out; they do not."""
 
 import json
 import os

@@ -1,7 +1,6 @@
 """A trainer of real processes that shard the policy: the same gradients as one process, and nothing lost with a rank.
 
-On the CPU by gloo. Does not show NCCL, computing in bfloat16, nor how much faster several cards are.
-"""
+On the CPU by gloo. Does not show NCCL, computing in bfloat16, nor how much faster several cards are."""
 
 import contextlib
 import dataclasses

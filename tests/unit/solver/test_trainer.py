@@ -1,7 +1,6 @@
 """Everything the learner takes for granted about TRL, checked against the version that is installed.
 
-When one of these fails after an upgrade, `learner.py` is wrong in that respect, whatever else still passes.
-"""
+When one of these fails after an upgrade, `learner.py` is wrong in that respect, whatever else still passes."""
 
 import ast
 import sys

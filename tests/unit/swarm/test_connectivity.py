@@ -1,7 +1,6 @@
 """Ways in and out: a bootnode, a private swarm, what is remembered for the next start, and whether others reach us.
 
-Real processes on loopback; a router and its closed port are not to be had here.
-"""
+Real processes on loopback; a router and its closed port are not to be had here."""
 
 import asyncio
 import json

@@ -1,7 +1,6 @@
 """The gossip itself, in memory: what is announced is heard once, by the rules, and from nobody we keep away from.
 
-Shows nothing of a real network; `test_gossip.py` and `test_hostile.py` do.
-"""
+Shows nothing of a real network; `test_gossip.py` and `test_hostile.py` do."""
 
 import asyncio
 import hashlib

@@ -1,7 +1,6 @@
 """Real peers on loopback exchange what they sampled and proposed, and come back from every kind of death.
 
-Does not show: more than three peers, a network that delays or loses packets.
-"""
+Does not show: more than three peers, a network that delays or loses packets."""
 
 import contextlib
 import json

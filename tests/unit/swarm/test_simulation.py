@@ -1,7 +1,6 @@
 """What the gossip promises, kept over hours of virtual time: partitions, churn, liars, firewalls, and a growing swarm.
 
-The nodes run the real exchange; network and DHT are simulated, with latency and loss. Does not show: the daemon.
-"""
+The nodes run the real exchange; network and DHT are simulated, with latency and loss. Does not show: the daemon."""
 
 import asyncio
 import os

@@ -1,7 +1,6 @@
 """What a hostile peer gets out of this node's memory of it: floods, framing, washing out, waiting, broken files.
 
-Does not show: what the gossip does with the answers. Nothing sleeps; the clock is a number.
-"""
+Does not show: what the gossip does with the answers. Nothing sleeps; the clock is a number."""
 
 import json
 import logging
