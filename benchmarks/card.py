@@ -11,8 +11,7 @@ same command goes on where it was killed. A part that failed or ran out of time 
 until its line is removed. --minutes bounds one command, so that several short ones do. --tiny runs everything at a size
 for a CPU, which shows that it runs and measures nothing.
 
-Usage: python benchmarks/card.py --json [--into DIR] [--minutes 9] [--only G2 G3] [--tiny]
-"""
+Usage: python benchmarks/card.py --json [--into DIR] [--minutes 9] [--only G2 G3] [--tiny]"""
 
 import argparse
 import json

@@ -17,8 +17,7 @@ order is what GRPO uses; intervals (95 %) are by problem. Nothing else is measur
 a file of problems.
 
 Prints one JSON object. Usage: python benchmarks/judge.py --json [--layers 4] [--tokens 256] [--solutions 8]
-  python benchmarks/judge.py --solver DIR --judge DIR --problems mbpp.jsonl --rows 601-974 --attempts kept.jsonl
-"""
+  python benchmarks/judge.py --solver DIR --judge DIR --problems mbpp.jsonl --rows 601-974 --attempts kept.jsonl"""
 
 import argparse
 import contextlib

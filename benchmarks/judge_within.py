@@ -1,8 +1,7 @@
 """What each question of a judge is worth on a policy's own attempts: AUROC over all of them, within groups, and cost.
 
 A group is the attempts at one problem. Those that the static pass decides, or that execution cannot, are left out and
-counted. Attempts and outcomes are kept in a file, so that another judge reads the same ones.
-"""
+counted. Attempts and outcomes are kept in a file, so that another judge reads the same ones."""
 
 import argparse
 import json

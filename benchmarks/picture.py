@@ -1,8 +1,7 @@
 """One style for all pictures of the pages: SVG, drawn from the JSON that a benchmark prints, or that `results/` holds.
 
 The background is transparent, and text and colours have a contrast of 3 at least on white and on dark pages, so that a
-picture is readable in both themes. A band is an interval of 95 %. The same JSON gives the same bytes.
-"""
+picture is readable in both themes. A band is an interval of 95 %. The same JSON gives the same bytes."""
 
 import argparse
 import json

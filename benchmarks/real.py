@@ -9,8 +9,7 @@ sampler's attempts, what comes before the judge left out. step: one GRPO step wi
 TRL's `GRPOTrainer`, each in a process of its own, sampling and updating timed apart; the learner's share of the
 products counts what has to be computed (`card_parts/roofline.py`), each prompt once.
 
-Prints one JSON object. Usage: python benchmarks/real.py --model DIR [--judge DIR] --json
-"""
+Prints one JSON object. Usage: python benchmarks/real.py --model DIR [--judge DIR] --json"""
 
 import argparse
 import gc

@@ -8,6 +8,7 @@ half for ending by itself, half for a block that parses. `ssd`: supervised on th
 judge's reward. `shown`: the policy as it began is the teacher, shown the attempt that the judge believes most.
 `shared` and `tenth`: two nodes that learn from each other's attempts too, one judged, one that executes a tenth, each
 on half of the cores. Each makes as many attempts as an arm alone, if it is not given fewer problems.
+`judge@KEY=VALUE,KEY=VALUE` is an arm with settings of its own, run.max_iterations among them.
 The exam is greedy on the first 256 problems of MBPP's test split, and four attempts at each of the first 150 at
 temperature 1, in pairs with the policy that began. Nothing of an exam is learned from.
 
@@ -15,8 +16,7 @@ Runs are kept in --into, a line for each, and the same command goes on with what
 too; other --rows or settings want another folder. Prints JSON: every run, with how far it is ahead of those before it
 at temperature 1, and by arm the gain in points of both exams, the mean over seeds.
 
-    codezero bench real_learning --solver DIR --judge DIR --problems mbpp.jsonl --into /tmp/real --picture docs/real.svg
-"""
+    codezero bench real_learning --solver DIR --judge DIR --problems mbpp.jsonl --into /tmp/real --picture real.svg"""
 
 import argparse
 import ast
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--solver", metavar="DIR", help="the policy that learns")
     parser.add_argument("--judge", metavar="DIR", help="of the arms `likelihood` and `judge`")
     parser.add_argument("--problems", type=Path, metavar="FILE", help="mbpp.jsonl, as its authors wrote it")
-    parser.add_argument("--arms", nargs="*", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--arms", nargs="*", type=arm_of, default=list(ARMS), metavar="ARM", help=", ".join(ARMS))
     parser.add_argument("--seed", type=int, nargs="+", default=[0], help="of the runs: each arm is run with each")
     parser.add_argument("--rows", type=span, nargs="+", default=TRAINING, metavar="A-B", help="task_id of the problems")
     parser.add_argument("--iterations", type=int, default=10, help="of 32 attempts")
@@ -160,11 +160,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             with kept.open("a") as file:
                 file.write(json.dumps(row) + "\n")
     alike = [row for row in done if row["iterations"] == options.iterations]
-    report = {"runs": alike, "arms": {arm: summary(alike, arm) for arm in ARMS if any(r["arm"] == arm for r in alike)}}
+    report = {"runs": alike, "arms": {arm: summary(alike, arm) for arm in sorted({r["arm"] for r in alike}, key=order)}}
     if options.picture:
         draw(report, options.picture)
     print(json.dumps(report, indent=None if options.json else 1))
     return 0
+
+
+def arm_of(text: str) -> str:
+    if text.partition("@")[0] not in ARMS:
+        raise argparse.ArgumentTypeError(f"{text!r} begins with none of {', '.join(ARMS)}")
+    return text
 
 
 def span(text: str) -> range:
@@ -189,9 +195,10 @@ def play(
     nodes: dict[Path, list[str]] = {}  # the settings of each, by its run's folder
     for place, each in enumerate(TOGETHER if arm in TOGETHER else (arm,)):
         run = f"{each}-{seed}-{options.iterations}"
-        settings = [word.format(**names) for word in (*COMMON, *ARMS[each])]
+        name, _, varied = each.partition("@")
+        settings = [word.format(**names) for word in (*COMMON, *ARMS[name])]
         settings += [f"seed={seed + 1000 * place}", f"run.name={run}", f"run.max_iterations={options.iterations}"]
-        nodes[into / "runs" / run] = settings + options.overrides
+        nodes[into / "runs" / run] = settings + options.overrides + varied.split(",") * bool(varied)
     folder = into / "runs" / f"{arm}-{seed}-{options.iterations}"
     print(f"{folder.name}: learning", file=sys.stderr, flush=True)
     os.environ["REAL_TEACHER"] = names["solver" if arm == "shown" else "judge"]
@@ -273,6 +280,10 @@ def command(options: list[str], words: list[str], into: Path) -> str:
     return done.stdout
 
 
+def order(arm: str) -> tuple[int, str]:
+    return list(ARMS).index(arm.partition("@")[0]), arm
+
+
 def summary(rows: Sequence[dict[str, Any]], arm: str) -> dict[str, Any]:
     """The gains of an arm in points: each seed's with its interval, and their mean."""
     found: dict[str, Any] = {}
@@ -286,13 +297,13 @@ def summary(rows: Sequence[dict[str, Any]], arm: str) -> dict[str, Any]:
 def draw(report: dict[str, Any], path: Path) -> None:
     """A bar for each seed: the gain with its interval; controls above, judges below, execution last."""
     figure, [axes] = picture.panels(1, len(EXAMS), sharex=True, sharey=True)
-    arms = [arm for arm in ARMS if arm in report["arms"]]
+    arms = sorted(report["arms"], key=order)
     for panel, exam in zip(axes, EXAMS, strict=True):
         for at, arm in enumerate(arms):
             for seed, (gain, low, high) in enumerate(report["arms"][arm][exam]["seeds"]):
-                place = -at - 0.2 * seed
-                panel.plot([low, high], [place, place], color=picture.colour(arm, list(ARMS)), linewidth=2)
-                panel.plot([gain], [place], "o", color=picture.colour(arm, list(ARMS)))
+                height, colour = -at - 0.2 * seed, picture.colour(arm.partition("@")[0], list(ARMS))
+                panel.plot([low, high], [height, height], color=colour, linewidth=2)
+                panel.plot([gain], [height], "o", color=colour)
         panel.axvline(0, color=picture.INK, linewidth=1)
         panel.set(xlabel=f"points gained, {exam} exam", ylim=(0.4 - len(arms), 0.6))
         panel.set(yticks=[-at for at in range(len(arms))], yticklabels=arms)

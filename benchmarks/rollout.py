@@ -10,8 +10,7 @@ activations checkpointed), `genrl_tuned` takes as many steps as the others and c
 
 Prints JSON: for each shape and way tokens per second, [median, least, most] over the rounds, and how many times faster
 the node is (sampling and updating together), likewise; `cpu_ratio` by processor time, which other work on the machine
-does not stretch. Usage: python benchmarks/rollout.py --json [--repeats 5]
-"""
+does not stretch. Usage: python benchmarks/rollout.py --json [--repeats 5]"""
 
 import argparse
 import json

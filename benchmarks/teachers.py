@@ -2,8 +2,7 @@
 
 The reverse divergence KL(p || q) of the policy p from a teacher q, sampled at the tokens that p wrote, has the gradient
 of a policy that is rewarded at each token with log q - log p (Gu et al. 2024, MiniLLM, section 2.2; Agarwal et al.
-2024, "On-Policy Distillation of Language Models"). REAL_TEACHER in the environment is the directory of the teacher.
-"""
+2024, "On-Policy Distillation of Language Models"). REAL_TEACHER in the environment is the directory of the teacher."""
 
 import os
 from functools import cache

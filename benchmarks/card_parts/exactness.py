@@ -1,8 +1,7 @@
 """G4 and G6: do sampler and learner agree, and what happens when memory runs out?
 
 Gaps are of one token, learner less sampler, in nats: their mean and largest size, and an estimate of the divergence of
-the sampler from the learner, the mean of exp(gap) - 1 - gap (Schulman 2020), which cannot be negative.
-"""
+the sampler from the learner, the mean of exp(gap) - 1 - gap (Schulman 2020), which cannot be negative."""
 
 import subprocess
 import sys

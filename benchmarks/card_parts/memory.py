@@ -1,8 +1,7 @@
 """G1: what the preflight says a node needs, and what the card's allocator saw it take.
 
 `ratio` is the estimate, without the process itself, by the peak of `torch.cuda.max_memory_allocated`; `reserved` is
-what the allocator held for it. Without a card nobody counts, and both are null.
-"""
+what the allocator held for it. Without a card nobody counts, and both are null."""
 
 import time
 from collections.abc import Callable, Collection

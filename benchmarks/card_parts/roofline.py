@@ -17,8 +17,7 @@ once, and only completions need the output head:
     F x (body x (prompt + completion tokens) + head x completion tokens)        F = 6, or 8 with checkpointing
 
 so the share of the products is this divided by the time of the update, optimiser steps included, and by `matmul_flops`
-of the format that is computed in. Attention is left out, so the share is a little too small.
-"""
+of the format that is computed in. Attention is left out, so the share is a little too small."""
 
 import time
 from collections.abc import Callable

@@ -3,8 +3,7 @@
 A learner's operations for a token are 6 for each number of the body and of the head where a completion needs it, and
 6 x layers x (heads x head size) x length for attention over the tokens before it; what checkpointing computes again
 does not count. MFU is by the data sheet's peak, which only known cards have; `share_of_matmul` by this card's own
-products of matrices.
-"""
+products of matrices."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -2,8 +2,7 @@
 
 Each token is a word of its own, so text becomes the same ids again, which genrl relies on. The model never samples EOS,
 nor what is no word: every hidden state has a constant part, and their rows of the output head point away from it. So
-all ways sample and learn from the same number of tokens, and none of them has to be told to go on.
-"""
+all ways sample and learn from the same number of tokens, and none of them has to be told to go on."""
 
 import itertools
 import random

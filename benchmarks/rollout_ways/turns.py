@@ -2,8 +2,7 @@
 
 Standard library alone: genrl's environment reads it too. A way is a process of its own. It says once that it is ready,
 then answers each line of its standard input with one line of JSON: how long sampling and updating took, the processor
-time of both, in seconds, and how many tokens were made.
-"""
+time of both, in seconds, and how many tokens were made."""
 
 import json
 import os

@@ -2,8 +2,7 @@
 
 `shipped`: its settings are its defaults, minibatches of 2 rows and checkpointing of activations among them. `tuned`:
 as many optimiser steps as the others take, and no checkpointing. Its game state, prompts and rewards are filled as its
-manager fills them; generation and training are its code, untouched.
-"""
+manager fills them; generation and training are its code, untouched."""
 
 import sys
 import tempfile

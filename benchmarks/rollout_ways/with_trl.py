@@ -2,8 +2,7 @@
 
 The trainer stops between two generations until another turn is wanted. What is not generation counts as update:
 scoring, the log-probabilities that it computes again, batches, the trainer's loop. Checkpointing of activations is off,
-as with the node; TRL's default would cost it a second forward pass.
-"""
+as with the node; TRL's default would cost it a second forward pass."""
 
 import sys
 import tempfile

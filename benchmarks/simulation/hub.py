@@ -1,7 +1,6 @@
 """Several swarms of one process around a hub: no network, deterministic and instant.
 
-What crosses the hub went through the wire format, so such a swarm refuses what a real one would.
-"""
+What crosses the hub went through the wire format, so such a swarm refuses what a real one would."""
 
 from collections import Counter
 from collections.abc import Sequence

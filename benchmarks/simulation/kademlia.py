@@ -2,8 +2,7 @@
 
 Node ids are 160-bit integers, near where the exclusive or is small. After Maymounkov and Mazières, "Kademlia", 2002,
 and hivemind's `dht/routing.py` and `dht/traverse.py`, with their buckets, replacements and shared workers. Records are
-kept within the bounds of `hivemind_dht.Storage`. Sizes are a real node's.
-"""
+kept within the bounds of `hivemind_dht.Storage`. Sizes are a real node's."""
 
 import asyncio
 import contextlib

@@ -1,8 +1,7 @@
 """A network in virtual time: an event loop that jumps to the next event and never waits, and calls between hosts.
 
 An hour passes in seconds. The same asyncio program runs on the loop unchanged: timeouts, semaphores, task groups.
-Nothing reads a real clock. Does not support threads, signals, sockets or child processes.
-"""
+Nothing reads a real clock. Does not support threads, signals, sockets or child processes."""
 
 import asyncio
 import heapq

@@ -4,8 +4,7 @@
     swarm.simulate(lambda: swarm.rounds(3))
 
 Deterministic: the same seed and settings give the same `trace`, on every machine. Leaves out: the trainer's side of
-the pipe and the supervisor; a node's clock is everybody's; what `network.py` and `kademlia.py` leave out.
-"""
+the pipe and the supervisor; a node's clock is everybody's; what `network.py` and `kademlia.py` leave out."""
 
 import asyncio
 import hashlib

@@ -1,8 +1,7 @@
 """The gossip's transports in one process, with the same records and rules: over a board, and over the simulated DHT.
 
 The latter has the deadlines and ways of `hivemind_dht.py`, and `Neighbourhood` is its way back in. What one of a
-thousand validators accepted need not be taken apart again.
-"""
+thousand validators accepted need not be taken apart again."""
 
 import asyncio
 import time

@@ -3,8 +3,7 @@
 Judge: its endpoint answers 503, sleeps, or its process is killed. Chain: its process hangs (SIGSTOP), and is killed at
 the end. Disk: the file system that everything is on is filled to its last byte, again and again. Peer: a process that
 floods the node's peer-to-peer port with what no honest node sends. Clock: an hour forward or back, as Python reads it.
-Child: the node is killed with SIGKILL.
-"""
+Child: the node is killed with SIGKILL."""
 
 import contextlib
 import json

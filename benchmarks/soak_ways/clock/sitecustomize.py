@@ -1,8 +1,7 @@
 """For `soak.py`: every Python process that finds this on its path reads a clock that can be moved while it runs.
 
 The file that SOAK_CLOCK names holds one double: the seconds to add to `time.time()` and `time.time_ns()`. What does not
-ask Python's `time` keeps the machine's clock: file times, SQLite, the peer-to-peer daemon (Go).
-"""
+ask Python's `time` keeps the machine's clock: file times, SQLite, the peer-to-peer daemon (Go)."""
 
 import mmap
 import os
