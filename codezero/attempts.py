@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-REDRAWS = 3  # in place of problems that nothing would be learned from
-
 
 class Attempts(ABC):
     """Its state is that of the problem stream, and what it holds back."""
@@ -47,15 +45,6 @@ class Attempts(ABC):
     ) -> None:
         """servers: metrics of those that decode."""
         self.problems, self.solver, self.evaluator, self.servers = problems, solver, evaluator, servers
-
-    def next_batch(self, proposals: Sequence[Problem], count: int | None = None) -> list[Problem]:
-        """Problems that the evaluator has a verdict on, if a few draws find them. Raises EvaluatorError."""
-        problems = self.problems.next_batch(proposals, count)
-        for _ in range(REDRAWS):
-            unlike = self.evaluator.unlike(problems)
-            like = [problem for problem in problems if problem.id not in unlike]
-            problems = like + self.problems.next_batch([], len(problems) - len(like))
-        return problems
 
     @abstractmethod
     def take(self, proposals: Sequence[Problem], round_number: int) -> Iterator[list[ScoredGroup]]:
@@ -104,7 +93,7 @@ class InStep(Attempts):
         """A batch, then further problems for the groups that teach nothing."""
         self._tokens, self._seconds = 0, 0.0
         scored: list[ScoredGroup] = []
-        problems = self.next_batch(proposals)
+        problems = self.problems.next_batch(proposals)
         while problems:
             began = time.monotonic()
             groups = self.solver.rollout(problems, round_number)
@@ -112,7 +101,7 @@ class InStep(Attempts):
             self._tokens += sum(len(completion.token_ids) for group in groups for completion in group.completions)
             scored += (judged := self.evaluator.score(groups))
             yield judged
-            problems = self.next_batch([], self.solver.short_of(scored))
+            problems = self.problems.next_batch([], self.solver.short_of(scored))
 
     def metrics(self) -> Metrics:
         speed = self._tokens / max(self._seconds, 1e-9)
@@ -201,7 +190,7 @@ class Ahead(StateFile[_Held], Attempts, file="harvest.json", schema=_Held, optio
             return
         room = self._most - len(self._drawn) - len(self._under_way)
         problems, self._again = self._again[: max(0, room)], self._again[max(0, room) :]
-        problems += self.next_batch(proposals, room - len(problems)) if room > len(problems) else []
+        problems += self.problems.next_batch(proposals, room - len(problems)) if room > len(problems) else []
         if self._trailing:
             self._trailing.catch_up(self._version())
         for some in filter(None, [problems] if self._trailing else [[problem] for problem in problems]):

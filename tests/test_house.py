@@ -226,8 +226,8 @@ def test_the_learner_loads_trl_when_it_learns() -> None:
 
 BUDGETS = {
     "files": 221,
-    "lines": 43_000,
-    "lines of code": 31_569,
+    "lines": 42_980,
+    "lines of code": 31_556,
     "files in the root": 14,
     "rows of imports": 13,
     "public class names in two files": 0,

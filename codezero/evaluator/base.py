@@ -2,7 +2,7 @@
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from codezero.environment import ScoredEnvironment
@@ -21,10 +21,6 @@ class Evaluator(ABC):
 
     def begin(self, group: RolloutGroup) -> None:  # noqa: B027 - there may be nothing that other processes do
         """Start on a group while others are still sampled: `score` then waits for it, and not for all of them."""
-
-    def unlike(self, problems: Sequence[Problem]) -> Mapping[str, str]:
-        """By id, of the problems that it has no verdict on whatever the attempt, why. Raises EvaluatorError."""
-        return {}
 
     def review(self, iteration: int, scored: Sequence[ScoredGroup]) -> None:  # noqa: B027 - there may be no judge
         """Test the judge itself, once an iteration. Raises EvaluatorError, SandboxError and AlarmError."""

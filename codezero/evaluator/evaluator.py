@@ -54,11 +54,6 @@ class FrozenEvaluator(StaticEvaluator):
             for (problem, completion), report, code in zip(attempts, reports, programs, strict=True)
         ]
 
-    def unlike(self, problems: Sequence[Problem]) -> Mapping[str, str]:
-        """The problems that are unlike the canaries', but where every attempt is executed first."""
-        weights = self._rules.weights
-        return {} if weights.mode == "hybrid" and weights.executed == 1 else self.monitor.limits(problems)
-
     def review(self, iteration: int, scored: Sequence[ScoredGroup]) -> None:
         """Once an iteration: test the judge itself. Raises EvaluatorError, SandboxError and AlarmError."""
         pairs = (

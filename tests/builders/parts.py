@@ -70,9 +70,6 @@ class Parts:
         self.note("score")
         return [ScoredGroup(group, (verdict(1.0), verdict(0.0))) for group in groups]
 
-    def unlike(self, problems: list[Problem]) -> dict[str, str]:
-        return {}
-
     def review(self, iteration: int, scored: list[ScoredGroup]) -> None:
         self.note(f"review {len(scored)}")
 

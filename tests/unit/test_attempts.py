@@ -46,10 +46,6 @@ class Policy:
         self.version, self.flat, self.failing = 0, False, False
         self.may_draw = threading.Semaphore(10**6)
         self.begun: list[Problem] = []
-        self.strange = set[str]()
-
-    def unlike(self, problems: Sequence[Problem]) -> dict[str, str]:
-        return {each.id: "no verdict" for each in problems if each.id in self.strange}
 
     def rollout(self, problems: Sequence[Problem], round_number: int) -> list[RolloutGroup]:
         version = self.version
@@ -91,18 +87,6 @@ def test_a_batch_is_handed_out_and_others_are_drawn_meanwhile() -> None:
         assert len(take(harvest)) == BATCH
         eventually(lambda: len(policy.begun) == BATCH + 4)  # 2 are under way at once, and a batch of 2 waits
         assert harvest.metrics()["rollout/groups_ahead"] == 4
-
-
-def test_what_the_judge_has_no_verdict_on_is_not_attempted_while_there_is_anything_else() -> None:
-    policy, stream = Policy(), Stream()
-    policy.strange = {problem(number).id for number in (1, 2, 3, 5)}
-    with ahead(policy, stream) as harvest:
-        assert {group.group.problem.id for group in take(harvest)}.isdisjoint(policy.strange)
-        eventually(lambda: len(policy.begun) == BATCH + 4)
-        assert not policy.strange.intersection(each.id for each in policy.begun)
-    policy.strange = {problem(number).id for number in range(200)}
-    with ahead(policy) as harvest:
-        assert len(take(harvest)) == BATCH  # and the verdicts say why nothing is learned
 
 
 def test_without_servers_the_next_batch_is_drawn_while_this_one_teaches(tmp_path: Path) -> None:

@@ -138,14 +138,6 @@ def test_execution_decides_against_the_judge(hybrid: HybridEvaluator) -> None:
     assert hybrid.metrics()["judge/executed_share"] == 1.0
 
 
-def test_what_its_judge_says_nothing_of_is_attempted_where_everything_is_executed(hybrid: HybridEvaluator) -> None:
-    strange = replace(FILTER, question="Perform the Heimlich manoeuvre upon quiescent walruses", id="strange")
-    whole, part = (Rules(replace(DEFAULT, mode="hybrid", executed=share)) for share in (1.0, 0.1))
-    with MontySandbox() as sandbox:
-        assert HybridEvaluator(hybrid.monitor, sandbox, whole).unlike([strange, FILTER]) == {}
-        assert {*HybridEvaluator(hybrid.monitor, sandbox, part).unlike([strange, FILTER])} == {"strange"}
-
-
 def test_a_share_is_executed_the_same_one_every_time(hybrid: HybridEvaluator) -> None:
     """The judge, which believes all, decides the others."""
     texts = [fence(WRONG.replace("nums", f"nums_{i}")) for i in range(80)]
