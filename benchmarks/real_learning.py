@@ -14,7 +14,7 @@ temperature 1, in pairs with the policy that began. Nothing of an exam is learne
 
 Runs are kept in --into, a line for each, and the same command goes on with what is missing, in the middle of a run
 too; other --rows or settings want another folder. Prints JSON: every run, with how far it is ahead of those before it
-at temperature 1, and by arm the gain in points of both exams, the mean over seeds.
+at temperature 1 and how far its judge was right, and by arm the gain in points of both exams, the mean over seeds.
 
     codezero bench real_learning --solver DIR --judge DIR --problems mbpp.jsonl --into /tmp/real --picture real.svg"""
 
@@ -25,7 +25,9 @@ import os
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -37,10 +39,16 @@ sys.path.insert(0, str(Path(__file__).parent))  # `codezero bench` runs this fil
 import picture
 
 from codezero.code.answer import read_answer
+from codezero.code.assertions import as_problem
+from codezero.monitor.rollouts_db import read_page, read_rollout
 from codezero.ops.fleet import FleetNode, founded
+from codezero.sandbox.base import TRUTH, Job
+from codezero.sandbox.build import build_sandbox
+from codezero.settings import compose
+from codezero.stats import group_order, within_groups
 from codezero.system.child import Child, python
 from codezero.system.signals import Stop
-from codezero.types import ScoredGroup
+from codezero.types import ScoredGroup, Status
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,28 +65,13 @@ CUSTOM = "solver.loss=custom"
 ARMS = {
     "coin": (*EXECUTED, f"reward.function={HERE}:coin"),
     "form": (*EXECUTED, f"reward.function={HERE}:form"),
-    "ssd": (
-        *EXECUTED,
-        f"reward.function={HERE}:any_spread",
-        CUSTOM,
-        f"solver.loss_function={HERE}:likelier",
-    ),
+    "ssd": (*EXECUTED, f"reward.function={HERE}:any_spread", CUSTOM, f"solver.loss_function={HERE}:likelier"),
     "likelihood": (*JUDGED, "evaluator.probe=none"),
     "judge": JUDGED,
     "execution": EXECUTED,
-    "teacher": (
-        *EXECUTED,
-        f"reward.function={HERE}:any_spread",
-        CUSTOM,
-        f"solver.loss_function={TEACHERS}:reverse_kl",
-    ),
+    "teacher": (*EXECUTED, f"reward.function={HERE}:any_spread", CUSTOM, f"solver.loss_function={TEACHERS}:reverse_kl"),
     "judge+teacher": (*JUDGED, CUSTOM, f"solver.loss_function={TEACHERS}:judge_and_teacher"),
-    "shown": (
-        *JUDGED,
-        f"reward.function={TEACHERS}:believed",
-        CUSTOM,
-        f"solver.loss_function={TEACHERS}:shown_right",
-    ),
+    "shown": (*JUDGED, f"reward.function={TEACHERS}:believed", CUSTOM, f"solver.loss_function={TEACHERS}:shown_right"),
     "shared": JUDGED,
     "tenth": (*JUDGED, "reward.mode=hybrid", "reward.executed=0.1"),
 }
@@ -129,9 +122,7 @@ def likelier(inputs: "LossInputs") -> "Tensor":
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="one line instead of many")
-    parser.add_argument(
-        "--into", type=Path, default=Path("runs/bench-real-learning"), help="keep the runs in this folder"
-    )
+    parser.add_argument("--into", type=Path, default=Path("runs/bench-real-learning"), help="keep the runs here")
     picture.add_options(parser)
     parser.add_argument("--solver", metavar="DIR", help="the policy that learns")
     parser.add_argument("--judge", metavar="DIR", help="of the arms `likelihood` and `judge`")
@@ -183,11 +174,8 @@ def play(
 ) -> dict[str, Any]:
     """Learn by an arm and sit the exams. done: its policy is compared with those of the same seed and length."""
     problems = [json.loads(line) for line in options.problems.read_text().splitlines()]
-    names = {
-        "solver": str(Path(options.solver).resolve()),
-        "judge": str(Path(options.judge).resolve()),
-        "into": str(into),
-    }
+    solver, judge = (str(Path(each).resolve()) for each in (options.solver, options.judge))
+    names = {"solver": solver, "judge": judge, "into": str(into)}
     for name, split in (("training", options.rows), ("canaries", CALIBRATION)):
         names[name] = str(into / f"{name}.jsonl")
         wanted = set(chain(*split))
@@ -217,8 +205,9 @@ def play(
     }
     curve = [{name: row.get(name) for name in WATCHED} for row in lines]
     attempts = sum(row.get("attempts/count") or 0 for row in lines)
+    judged = not any(word.startswith("reward.") for word in ARMS[arm.partition("@")[0]])
     return {"arm": arm, "seed": seed, "iterations": options.iterations, "attempts": attempts, "exams": exams,
-            "ahead_of": ahead, "curve": curve}  # fmt: skip
+            "ahead_of": ahead, "belief": belief(folder) if judged else [], "curve": curve}  # fmt: skip
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -226,6 +215,34 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     path = folder / "metrics.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     return [row for row in map(json.loads, lines) if row.get("iteration")]
+
+
+def belief(folder: Path) -> list[dict[str, Any]]:
+    """What execution says afterwards of the attempts that a run's judge read, by half of the run: the judge's mean
+    belief, the share that passes, and the AUROC within groups of both."""
+    read: list[tuple[int, str, float, Job]] = []
+    kept = read_page(folder, limit=1_000, own=True).rollouts
+    for rollout in filter(None, (read_rollout(folder, line.id) for line in kept)):
+        problem = as_problem(rollout.question, rollout.tests, None)
+        for each in rollout.attempts:
+            if each.status == Status.JUDGED and each.correctness is not None:
+                code = read_answer(each.text, problem.entry_point).code or ""
+                read.append((rollout.line.iteration, problem.id, each.correctness, Job(code, problem.tests)))
+    with ExitStack() as stack:
+        executed = build_sandbox(compose(["profile=laptop"]), stack).run_distinct(job for *_, job in read)
+    halves: list[dict[str, Any]] = []
+    last = max((iteration for iteration, *_ in read), default=0)
+    for late in (False, True) if read else ():
+        groups: defaultdict[tuple[int, str], list[tuple[float, bool]]] = defaultdict(list)
+        for iteration, problem, score, job in read:
+            passed = TRUTH[executed[job].outcome]
+            if passed is not None and late == (2 * iteration > last):
+                groups[iteration, problem].append((score, passed))
+        believed, right = zip(*chain.from_iterable(groups.values()), strict=True)
+        within = within_groups(map(group_order, groups.values()))
+        halves.append({"attempts": len(right), "believed": fmean(believed), "executed": fmean(right),
+                       "within": within and list(within[:3]), "groups": within.groups if within else 0})  # fmt: skip
+    return halves
 
 
 def learn_together(nodes: dict[Path, list[str]], into: Path) -> None:
