@@ -218,8 +218,8 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def belief(folder: Path) -> list[dict[str, Any]]:
-    """What execution says afterwards of the attempts that a run's judge read, by half of the run: the judge's mean
-    belief, the share that passes, and the AUROC within groups of both."""
+    """Execute afterwards what a run's judge read. By half of the run: the judge's mean belief, the share that passes,
+    and the AUROC within groups of both."""
     read: list[tuple[int, str, float, Job]] = []
     kept = read_page(folder, limit=1_000, own=True).rollouts
     for rollout in filter(None, (read_rollout(folder, line.id) for line in kept)):
@@ -230,13 +230,13 @@ def belief(folder: Path) -> list[dict[str, Any]]:
                 read.append((rollout.line.iteration, problem.id, each.correctness, Job(code, problem.tests)))
     with ExitStack() as stack:
         executed = build_sandbox(compose(["profile=laptop"]), stack).run_distinct(job for *_, job in read)
+    known = [(*row, passed) for *row, job in read if (passed := TRUTH[executed[job].outcome]) is not None]
+    last = max((iteration for iteration, *_ in known), default=0)
     halves: list[dict[str, Any]] = []
-    last = max((iteration for iteration, *_ in read), default=0)
-    for late in (False, True) if read else ():
+    for late in sorted({2 * iteration > last for iteration, *_ in known}):  # one alone where the run was too short
         groups: defaultdict[tuple[int, str], list[tuple[float, bool]]] = defaultdict(list)
-        for iteration, problem, score, job in read:
-            passed = TRUTH[executed[job].outcome]
-            if passed is not None and late == (2 * iteration > last):
+        for iteration, problem, score, passed in known:
+            if late == (2 * iteration > last):
                 groups[iteration, problem].append((score, passed))
         believed, right = zip(*chain.from_iterable(groups.values()), strict=True)
         within = within_groups(map(group_order, groups.values()))

@@ -37,6 +37,7 @@ def test_what_a_run_s_judge_believed_is_held_against_execution_by_half(tmp_path:
     kept, wrong = RolloutStore(tmp_path, PEER), GOOD.replace("sum(numbers)", "0")
     kept.begin(0)
     kept.add(1, [group(texts=(GOOD, wrong))])
+    assert [half["attempts"] for half in real_learning.belief(tmp_path)] == [2]  # a run of one iteration has no halves
     kept.add(2, [group(texts=(wrong, GOOD, GOOD))])  # the first is believed
     kept.close()
     early, late = real_learning.belief(tmp_path)
